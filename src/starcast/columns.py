@@ -1,0 +1,61 @@
+"""Which column holds users, items, ratings and times: the names that people give them."""
+
+from collections.abc import Sequence
+
+from starcast.errors import DataError
+
+ROLES = {
+    "user": ["user", "users", "userid", "uid", "reviewer", "reviewerid", "customer", "customerid", "who"],
+    "item": [
+        "item", "items", "itemid", "iid", "movie", "movieid", "film", "filmid", "anime", "animeid", "book", "bookid",
+        "isbn", "product", "productid", "asin", "business", "businessid", "song", "songid", "track", "game", "gameid",
+    ],
+    "rating": ["rating", "ratings", "score", "stars", "value", "overall", "bookrating", "vote"],
+    "timestamp": ["timestamp", "time", "unixtime", "unixreviewtime", "date"],
+}  # fmt: skip
+
+
+def column_positions(header: Sequence[str], columns: Sequence[str | int] | None, where: str) -> list[int]:
+    """Return the positions of user, item, rating and, if there is one, timestamp.
+
+    `columns` gives them by name or by position; without it the names in the header are recognised.
+
+    >>> column_positions(["movieId", "userId", "rating"], None, "the file")
+    [1, 0, 2]
+    """
+    if columns is None:
+        found = [_recognise(header, role) for role in ROLES]
+        missing = [role for role, at in zip(ROLES, found, strict=True) if at is None and role != "timestamp"]
+        if missing:
+            raise DataError(
+                f"no column of {where} is recognised as the {' or the '.join(missing)}; there are: "
+                f"{', '.join(map(str, header))}. Name them: columns=('user column', 'item column', 'rating column')."
+            )
+        return [at for at in found if at is not None]
+    if isinstance(columns, str) or len(columns) not in (3, 4):
+        raise DataError(f"columns must name the user, item and rating column (and the timestamp), got {columns!r}.")
+    return [_position(header, column, where) for column in columns]
+
+
+def is_rating_name(name: str) -> bool:
+    """Tell whether a header field reads like the name of a rating column."""
+    return _plain(name) in ROLES["rating"]
+
+
+def _recognise(header: Sequence[str], role: str) -> int | None:
+    names = [_plain(name) for name in header]
+    return next((names.index(alias) for alias in ROLES[role] if alias in names), None)
+
+
+def _plain(name: str) -> str:
+    return "".join(letter for letter in name.lower() if letter.isalnum())
+
+
+def _position(header: Sequence[str], column: str | int, where: str) -> int:
+    if isinstance(column, int) and not isinstance(column, bool):
+        if not 0 <= column < len(header):
+            raise DataError(f"{where} has the columns 0 to {len(header) - 1}, got {column}.")
+        return column
+    if column not in header:
+        raise DataError(f"{where} has no column {column!r}; there are: {', '.join(map(str, header))}.")
+    return list(header).index(column)

@@ -1,0 +1,164 @@
+"""What a model answers: a probability for every score, for many pairs at once."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from starcast.errors import DataError, ParameterError, choose
+from starcast.frames import make_frame
+
+Floats = npt.NDArray[np.float64]
+RELIABILITIES = ("mode", "error")
+
+
+class Distribution:
+    """Probabilities, a row per pair and a column per score.
+
+    Parameters
+    ----------
+    probs : array of shape (pairs, scores)
+        Each row adds up to one.
+    scores : array of shape (scores,)
+        Ascending.
+
+    Examples
+    --------
+    >>> d = Distribution([[0.1, 0.2, 0.7], [0.4, 0.4, 0.2]], [1, 2, 3])
+    >>> d.mode().tolist(), d.median().tolist(), d.mean().round(2).tolist()
+    ([3.0, 1.0], [3.0, 2.0], [2.6, 1.8])
+    >>> d.reliability().tolist(), d.keep(0.5).tolist()
+    ([0.7, 0.4], [True, False])
+    """
+
+    def __init__(self, probs: npt.ArrayLike, scores: npt.ArrayLike) -> None:
+        self.probs = np.asarray(probs)
+        if self.probs.dtype.kind != "f":
+            self.probs = self.probs.astype(np.float64)
+        self.scores = np.asarray(scores, np.float64)
+        self._check()
+
+    @classmethod
+    def trusted(cls, probs: npt.NDArray[Any], scores: Floats) -> "Distribution":
+        """Return a distribution of probabilities that need no check, because a model has just normalised them."""
+        answer = cls.__new__(cls)
+        answer.probs, answer.scores = probs, scores
+        return answer
+
+    def _check(self) -> None:
+        if self.scores.ndim != 1 or self.probs.ndim != 2 or self.probs.shape[1] != len(self.scores):
+            raise DataError(
+                f"probs must have a column per score, got the shapes {self.probs.shape} and {self.scores.shape}."
+            )
+        if len(self.scores) < 2 or not (np.diff(self.scores) > 0).all():
+            raise DataError(f"scores must be two or more and ascend, got {self.scores.tolist()}.")
+        # Half an ulp a score is what rounding may cost; single precision is the coarsest that models use.
+        wrong = ~((self.probs >= 0).all(axis=1) & (np.abs(self.probs.sum(axis=1, dtype=np.float64) - 1) < 1e-4))
+        if wrong.any():
+            row = int(np.flatnonzero(wrong)[0])
+            raise DataError(
+                f"each row of probs must be zero or more and add up to one, got {self.probs[row].tolist()} "
+                f"in row {row} ({int(wrong.sum()):,} such of {len(wrong):,})."
+            )
+
+    def __len__(self) -> int:
+        return len(self.probs)
+
+    def __getitem__(self, rows: Any) -> "Distribution":
+        return Distribution(np.atleast_2d(self.probs[rows]), self.scores)
+
+    def __repr__(self) -> str:
+        return f"Distribution({len(self):,} pairs, {len(self.scores)} scores from {self.scores[0]:g} to {self.scores[-1]:g})"
+
+    def mode(self) -> Floats:
+        """Return the likeliest score of each pair, the lowest of them if several are as likely."""
+        return self.scores[self.probs.argmax(axis=1)]
+
+    def mean(self) -> Floats:
+        """Return the expected score of each pair: what minimises the squared error."""
+        return np.asarray(self.probs @ self.scores, np.float64)
+
+    def median(self) -> Floats:
+        """Return the lowest score with at least half of the probability at or below it: what minimises the
+        absolute error."""
+        return self.scores[self._quantile(0.5)]
+
+    def point(self, kind: str = "mode") -> Floats:
+        """Return the prediction that ``"mode"``, ``"median"`` or ``"mean"`` names."""
+        choose("point", kind, ["mode", "median", "mean"])
+        return np.asarray({"mode": self.mode, "median": self.median, "mean": self.mean}[kind]())
+
+    def reliability(self, kind: str = "mode") -> Floats:
+        r"""Return how far each prediction can be relied upon, from 0 to 1.
+
+        ``"mode"``: the probability of the likeliest score, as in the paper.
+        ``"error"``: :math:`1 - E|s - \text{median}| / (s_\max - s_\min)`, the 1-MAE that the distribution expects of
+        its median.
+
+        >>> Distribution([[0.1, 0.2, 0.7]], [1, 2, 3]).reliability("error").round(6).tolist()
+        [0.8]
+        """
+        choose("reliability", kind, RELIABILITIES)
+        if kind == "mode":
+            return self.probs.max(axis=1)
+        return np.asarray(1 - self.absolute_error() / (self.scores[-1] - self.scores[0]))
+
+    def absolute_error(self, point: npt.ArrayLike | None = None) -> Floats:
+        """Return the expected absolute error of each point, by default of the median."""
+        centre = self.median() if point is None else np.asarray(point, np.float64)
+        return np.asarray((self.probs * np.abs(self.scores - centre[:, None])).sum(axis=1), np.float64)
+
+    def interval(self, level: float = 0.9) -> tuple[Floats, Floats]:
+        """Return the lowest and highest score of the narrowest run of scores with at least `level` of the probability.
+
+        Of several as narrow (in number of scores), the likeliest is taken, then the lowest.
+
+        >>> low, high = Distribution([[0.1, 0.2, 0.4, 0.3]], [1, 2, 3, 4]).interval(0.7)
+        >>> low.tolist(), high.tolist()
+        ([3.0], [4.0])
+        """
+        check_fraction(level, "level")
+        total = np.concatenate([np.zeros((len(self), 1)), self.probs.cumsum(axis=1, dtype=np.float64)], axis=1)
+        low = np.zeros(len(self), int)
+        high = np.full(len(self), len(self.scores) - 1)
+        todo = np.ones(len(self), bool)
+        for width in range(1, len(self.scores) + 1):
+            mass = total[:, width:] - total[:, :-width]
+            start = mass.argmax(axis=1)
+            done = todo & (mass.max(axis=1) >= level - 1e-12)
+            low[done], high[done] = start[done], start[done] + width - 1
+            todo &= ~done
+        return self.scores[low], self.scores[high]
+
+    def entropy(self) -> Floats:
+        """Return the entropy of each pair in nats: 0 is certainty, log(scores) ignorance."""
+        safe = np.where(self.probs > 0, self.probs, 1)
+        return np.asarray(-(self.probs * np.log(safe)).sum(axis=1), np.float64)
+
+    def keep(self, threshold: float, kind: str = "mode") -> npt.NDArray[np.bool_]:
+        """Return which pairs are reliable enough: reliability at least `threshold`."""
+        check_fraction(threshold, "threshold")
+        return np.asarray(self.reliability(kind) >= threshold)
+
+    def to_frame(self, like: object = None) -> Any:
+        """Return a data frame with mode, median, mean, reliability and one column per score, of the kind of `like`."""
+        columns: dict[str, Any] = {
+            "mode": self.mode(),
+            "median": self.median(),
+            "mean": self.mean(),
+            "reliability": self.reliability(),
+        }
+        columns |= {f"p_{score:g}": self.probs[:, at] for at, score in enumerate(self.scores)}
+        return make_frame(columns, like)
+
+    def _quantile(self, level: float) -> npt.NDArray[np.intp]:
+        # A hair below the level, so that halves that should add up to one half do so in floating point too.
+        reached = self.probs.cumsum(axis=1, dtype=np.float64) >= level - 1e-9
+        return reached.argmax(axis=1)
+
+
+def check_fraction(value: float, name: str) -> float:
+    """Return `value` if it lies in 0..1, otherwise raise an error that names it."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not 0 <= value <= 1:
+        raise ParameterError(f"{name} must be a number from 0 to 1, got {value!r}.")
+    return float(value)

@@ -1,0 +1,55 @@
+"""Data frames out: of the kind the caller used, Polars where the caller used none."""
+
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+import polars as pl
+
+from starcast.errors import DataError
+
+
+def make_frame(columns: dict[str, Any], like: object = None) -> Any:
+    """Return the columns as a frame of the library that `like` (a frame or a column of one) comes from.
+
+    NaN in a column named ``prediction`` means withheld and becomes a missing value.
+
+    >>> make_frame({"item": [1, 2], "prediction": np.array([4.0, np.nan])})["prediction"].null_count()
+    1
+    """
+    frame = pl.DataFrame({name: _column(name, values) for name, values in columns.items()})
+    backend = backend_of(like)
+    if backend in (None, nw.Implementation.POLARS):
+        return frame
+    series = {name: values.to_list() if values.dtype == pl.String else values.to_numpy()
+              for name, values in zip(frame.columns, frame, strict=True)}
+    return nw.from_dict(series, backend=backend).to_native()
+
+
+def _column(name: str, values: Any) -> pl.Series:
+    if isinstance(values, np.ndarray) and values.dtype == object:
+        values = values.tolist()
+    return pl.Series(name, values, nan_to_null=name == "prediction")
+
+
+def backend_of(like: object) -> nw.Implementation | None:
+    """Return the frame library of a frame or column, None for lists, arrays and the like."""
+    if like is None or isinstance(like, (str, int, np.ndarray, list, tuple)):
+        return None
+    native = nw.from_native(like, pass_through=True, allow_series=True)  # type: ignore[call-overload]
+    implementation = getattr(native, "implementation", None)
+    if implementation in (nw.Implementation.PANDAS, nw.Implementation.PYARROW, nw.Implementation.POLARS):
+        return implementation  # type: ignore[no-any-return]
+    return None
+
+
+def read_columns(frame: object) -> nw.DataFrame[Any]:
+    """Return any frame that Narwhals takes, lazy ones collected."""
+    try:
+        taken = nw.from_native(frame)  # type: ignore[call-overload]
+    except TypeError:
+        raise DataError(
+            f"ratings must be a data frame (pandas, Polars, PyArrow, DuckDB, …), got {type(frame).__name__}. "
+            "For arrays use Ratings.from_arrays, for files read_ratings."
+        ) from None
+    return taken.collect("polars") if isinstance(taken, nw.LazyFrame) else taken

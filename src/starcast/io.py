@@ -1,0 +1,234 @@
+"""Ratings from files: delimited text of any dialect, gzip, Parquet, Arrow."""
+
+import gzip
+import os
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from starcast import _native
+from starcast.columns import column_positions, is_rating_name
+from starcast.errors import DataError, FileError, FileFormatError, choose, plural
+from starcast.names import as_names
+from starcast.ratings import Ratings, make_scale, off_scale, titles_of
+
+SEPARATORS = ("::", "\t", ",", ";", "|", " ")
+
+
+def read_ratings(
+    path: str | os.PathLike[str],
+    *,
+    sep: str | None = None,
+    columns: Sequence[str | int] | None = None,
+    header: bool | None = None,
+    scores: object = None,
+    duplicates: str = "error",
+    on_bad: str = "error",
+    encoding: str = "utf-8",
+    titles: Mapping[Any, str] | None = None,
+) -> Ratings:
+    """Return the ratings of a file.
+
+    Parameters
+    ----------
+    path : path
+        Text (CSV, TSV, ``::``, spaces, …), the same compressed with gzip, Parquet, or an Arrow file.
+    sep : str, optional
+        What separates the columns of a text; found out if not given. ``" "`` is any run of blanks.
+    columns : sequence of str or int, optional
+        The user, item and rating column and, if wanted, the timestamp's, by name or position. By default usual
+        names are recognised; a text without header is read as user, item, rating and maybe timestamp.
+    header : bool, optional
+        Whether the first line names the columns; found out if not given.
+    scores : sequence of float, optional
+        The scale; by default the ratings that occur.
+    duplicates : {"error", "first", "last", "mean"}
+        See :meth:`Ratings.from_arrays`.
+    on_bad : {"error", "skip"}
+        What becomes of lines that cannot be read.
+    encoding : str
+        Of a text.
+    titles : mapping from item to str, optional
+    """
+    choose("on_bad", on_bad, ["error", "skip"])
+    file = Path(path)
+    content = _read_bytes(file)
+    if content[:4] == b"PAR1" or content[:6] == b"ARROW1":
+        frame = _read_columnar(file, content)
+        return Ratings.from_frame(frame, columns=columns, scores=scores, duplicates=duplicates, titles=titles)  # type: ignore[arg-type]
+    text = _decode(file, content, encoding)
+    start = text.startswith(b"\xef\xbb\xbf") * 3  # a byte order mark is not part of the first name
+    first = _first_line(file, text[start : start + 65536])
+    sep = _separator(first) if sep is None else sep
+    positions, has_header = _layout(file, first, sep, columns, header)
+    table = _native.read_text(text, start, sep, *positions, _threads(len(text))) if not has_header else (
+        _native.read_text(text, _past_first_line(text, start), sep, *positions, _threads(len(text)))
+    )
+    _check_lines(table["mistakes"], file.name, has_header, on_bad)
+    return _table(table, file, scores, has_header, titles, positions[3] >= 0).without_duplicates(duplicates)
+
+
+def _read_bytes(file: Path) -> bytes:
+    if file.is_dir():
+        raise FileError(f"{file} is a folder. Give the file with the ratings in it.")
+    try:
+        content = file.read_bytes()
+    except FileNotFoundError:
+        raise FileError(f"there is no file {file}. Check the name; relative paths start at {Path.cwd()}.") from None
+    except OSError as error:
+        raise FileError(f"{file} cannot be read: {error.strerror}.") from None
+    if content[:2] == b"\x1f\x8b":
+        try:
+            content = gzip.decompress(content)
+        except (OSError, EOFError, zlib.error) as error:
+            raise FileFormatError(f"{file} is a damaged gzip file ({error}). Fetch it again.") from None
+    if not content or content.isspace():
+        raise DataError(f"{file} is empty. A ratings file has a line per rating: user, item, rating.")
+    return content
+
+
+def _read_columnar(file: Path, content: bytes) -> pl.DataFrame:
+    try:
+        return pl.read_parquet(content) if content[:4] == b"PAR1" else pl.read_ipc(content)
+    except Exception as error:  # Polars raises many kinds, and all of them mean that the file is damaged
+        raise FileFormatError(f"{file} cannot be read as {'Parquet' if content[:4] == b'PAR1' else 'Arrow'}: {error}") from None
+
+
+def _decode(file: Path, content: bytes, encoding: str) -> bytes:
+    """Return the text as UTF-8."""
+    try:
+        if encoding.lower().replace("_", "-") not in ("utf-8", "utf8"):
+            content = content.decode(encoding).encode()
+    except LookupError:
+        raise DataError(f"encoding must be one that Python knows, got {encoding!r}.") from None
+    except UnicodeError as error:
+        raise DataError(f"{file.name} is not {encoding} text ({error}). Pass the right encoding=.") from None
+    if b"\0" in content[:4096]:
+        raise FileFormatError(f"{file.name} is not a text: it holds NUL bytes. If it is UTF-16, pass encoding='utf-16'.")
+    return content
+
+
+def _first_line(file: Path, head: bytes) -> str:
+    line = next(line for line in head.split(b"\n") if line.strip())
+    try:
+        return line.decode().strip("\r\n")
+    except UnicodeDecodeError:
+        raise _not_utf8(file) from None
+
+
+def _not_utf8(file: Path) -> DataError:
+    return DataError(f"{file.name} is not UTF-8 text. Pass its encoding, such as encoding='latin-1'.")
+
+
+def _past_first_line(text: bytes, start: int) -> int:
+    """Return where the line after the first line that is not blank begins."""
+    while True:
+        end = text.find(b"\n", start)
+        if end < 0:
+            return len(text)
+        if text[start:end].strip():
+            return end + 1
+        start = end + 1
+
+
+def _separator(line: str) -> str:
+    """Return the separator that cuts the line into three columns or more, the most telling one first."""
+    return next((sep for sep in SEPARATORS if len(_fields(line, sep)) >= 3), ",")
+
+
+def _fields(line: str, sep: str) -> list[str]:
+    fields = line.split() if sep == " " else line.split(sep)
+    return [field.strip().strip('"') for field in fields]
+
+
+def _layout(
+    file: Path, first: str, sep: str, columns: Sequence[str | int] | None, header: bool | None
+) -> tuple[tuple[int, int, int, int], bool]:
+    """Return the columns of user, item, rating, timestamp (-1: none) and whether there is a header."""
+    if not isinstance(sep, str) or not sep or "\n" in sep or '"' in sep:
+        raise DataError(f"sep must be a text of at least one character, not a quote or a line break, got {sep!r}.")
+    fields = _fields(first, sep)
+    if len(fields) < 3:
+        better = [repr(s) for s in SEPARATORS if len(_fields(first, s)) >= 3]
+        hint = f" The line looks separated by {better[0]}: pass sep={better[0]}." if better else ""
+        raise DataError(
+            f"a line needs at least 3 columns (user, item, rating), got {len(fields)} when {file.name} is cut at "
+            f"{sep!r}: {first[:60]!r}.{hint}"
+        )
+    if header is None:
+        named = columns is not None and any(isinstance(column, str) for column in columns)
+        header = named or any(map(is_rating_name, fields)) or not any(map(_is_number, fields))
+    if header:
+        found = column_positions(fields, columns, file.name)
+    elif columns is not None:
+        found = column_positions([str(at) for at in range(len(fields))], columns, file.name)
+    else:
+        found = [0, 1, 2, 3] if len(fields) > 3 and _is_number(fields[3]) else [0, 1, 2]
+    user, item, rating, time = (*found, -1)[:4]
+    return (user, item, rating, time), header
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _threads(size: int) -> int:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(cores, size // 1_000_000))
+
+
+MISTAKES = {
+    "few_columns": "a line must have a column for user, item, rating and what else was named, got {text!r}",
+    "open_quote": "a quote must be closed, got {text!r}",
+    "no_user": "a user must have a name, got an empty one in {text!r}",
+    "no_item": "an item must have a name, got an empty one in {text!r}",
+    "rating_not_number": "rating must be a number, got {text!r}",
+    "rating_not_finite": "rating must be finite, got {text!r}",
+    "bad_time": "timestamp must be a number of seconds, got {text!r}",
+}
+
+
+def _check_lines(mistakes: dict[str, tuple[int, int, bytes]], name: str, header: bool, on_bad: str) -> None:
+    if not mistakes or on_bad == "skip":
+        return
+    kind, (count, line, text) = min(mistakes.items(), key=lambda mistake: mistake[1][1])
+    found = MISTAKES[kind].format(text=text.decode(errors="replace"))
+    raise DataError(
+        f"{found} (line {line + header:,} of {name}; {plural(count, 'such line')}). "
+        'Fix them, or pass on_bad="skip" to leave them out.'
+    )
+
+
+def _table(
+    table: dict[str, Any], file: Path, scores: object, header: bool, titles: Mapping[Any, str] | None, timed: bool
+) -> Ratings:
+    """Return the columns that were read as ratings on their scale."""
+    if len(table["user"]) == 0:
+        raise DataError(f"{file.name} holds no rating that can be read.")
+    values = table["scores"]
+    scale = make_scale(values if scores is None else scores)
+    places = np.searchsorted(scale, values)
+    off = scale[np.minimum(places, len(scale) - 1)] != values
+    if off.any():
+        at = int(np.flatnonzero(off)[np.argmin(table["score_lines"][off])])
+        count = int(np.isin(table["score"], np.flatnonzero(off)).sum())
+        raise DataError(off_scale(values[at], count, scale, f" in line {table['score_lines'][at] + header:,} of {file.name}"))
+    users, items = as_names(table["users"], "users"), as_names(table["items"], "items")
+    return Ratings(
+        users,
+        items,
+        scale,
+        table["user"],
+        table["item"],
+        places.astype(np.int8)[table["score"]],
+        table["time"] if timed else None,
+        titles_of(items, titles),
+    )

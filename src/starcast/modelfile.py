@@ -1,0 +1,164 @@
+"""The container of a fitted model: a safetensors file, written whole or not at all, mapped into memory when read.
+
+``docs/format.md`` specifies it. This module knows arrays, names and plain values, not models.
+"""
+
+import contextlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+
+from starcast.errors import FileError, FileFormatError
+from starcast.names import Array, strings
+
+FORMAT_VERSION = 1
+FORMAT = "starcast"
+
+
+def write(path: str | os.PathLike[str], meta: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+    """Write plain values and arrays; an array of str is stored as UTF-8 bytes and their ends."""
+    tensors: dict[str, Array] = {}
+    for name, array in arrays.items():
+        if array.dtype == object:
+            encoded = [text.encode("utf-8", "surrogatepass") for text in array]
+            tensors[f"{name}.bytes"] = np.frombuffer(b"".join(encoded), np.uint8)
+            tensors[f"{name}.ends"] = np.cumsum([len(text) for text in encoded], dtype=np.int64)
+        else:
+            tensors[name] = np.ascontiguousarray(array)
+    header = {"format": FORMAT, "format_version": str(FORMAT_VERSION), "starcast": json.dumps(dict(meta))}
+    target = Path(path)
+    with _replacing(target) as temporary:
+        try:
+            safetensors.numpy.save_file(tensors, temporary, header)
+        except safetensors.SafetensorError as error:  # how its writer reports a full disk
+            raise OSError(str(error)) from None
+
+
+@contextlib.contextmanager
+def _replacing(target: Path) -> Iterator[Path]:
+    """Give a temporary file beside the target and put it in the target's place once it is complete and on the disk.
+
+    Whatever goes wrong, Ctrl-C included, the temporary file is removed and the target is as it was.
+    """
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+        os.close(handle)
+    except OSError as error:
+        raise FileError(f"{target} cannot be written: {error.strerror}. Choose a folder that exists.") from None
+    temporary = Path(name)
+    try:
+        yield temporary
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
+        temporary.chmod(0o666 & ~_umask())  # mkstemp makes private files; a model is as public as any other
+        temporary.replace(target)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise FileError(f"{target} could not be written: {reason}. What was there before is untouched.") from None
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Return the plain values and the arrays, the latter as read-only views of the mapped file."""
+    file = Path(path)
+    header, begin = _read_header(file)
+    meta = _read_meta(file, header.pop("__metadata__", {}))
+    data = np.memmap(file, np.uint8, mode="r", offset=0) if file.stat().st_size else np.empty(0, np.uint8)
+    arrays = {name: _view(data, begin, entry) for name, entry in header.items()}
+    for name in [name.removesuffix(".ends") for name in arrays if name.endswith(".ends")]:
+        arrays[name] = _decode(file, name, arrays.pop(f"{name}.bytes", None), arrays.pop(f"{name}.ends"))
+    return meta, arrays
+
+
+def _read_header(file: Path) -> tuple[dict[str, Any], int]:
+    """Return the header, once safetensors itself has found the file sound, and where the data begin."""
+    if file.is_dir():
+        raise FileError(f"{file} is a folder. Give the model file in it.")
+    try:
+        with file.open("rb") as handle:
+            head = handle.read(8)
+            if head[:1] == b"\x80" or head[:2] == b"PK":
+                raise FileFormatError(
+                    f"{file} looks like a pickle or a zip, not like a Starcast model. Starcast never unpickles, "
+                    "because a pickle can run any code: fit the model again and save it with model.save."
+                )
+            with safetensors.safe_open(file, framework="np"):
+                pass
+            size = int.from_bytes(head, "little")
+            return json.loads(handle.read(size)), 8 + size
+    except FileNotFoundError:
+        raise FileError(f"there is no model file {file}. Check the name; relative paths start at {Path.cwd()}.") from None
+    except FileFormatError:
+        raise
+    except OSError as error:
+        raise FileError(f"{file} cannot be read: {error.strerror or error}.") from None
+    except (safetensors.SafetensorError, ValueError) as error:
+        raise FileFormatError(
+            f"{file} is not a Starcast model, or a damaged one ({error}). Fit the model again, or fetch the file again."
+        ) from None
+
+
+def _read_meta(file: Path, header: Mapping[str, str]) -> dict[str, Any]:
+    if header.get("format") != FORMAT:
+        raise FileFormatError(f"{file} is a safetensors file, but not of a Starcast model.")
+    version = header.get("format_version", "")
+    if not version.isdecimal() or int(version) > FORMAT_VERSION:
+        raise FileFormatError(
+            f"{file} has the format version {version or 'none'}; this Starcast reads up to {FORMAT_VERSION}. "
+            "Upgrade with: pip install -U starcast"
+        )
+    try:
+        meta = json.loads(header["starcast"])
+        if not isinstance(meta, dict):
+            raise TypeError
+    except (KeyError, ValueError, TypeError, RecursionError):
+        raise FileFormatError(f"{file} has no readable description of its model. Fetch the file again.") from None
+    return meta
+
+
+def _view(data: Array, begin: int, entry: Mapping[str, Any]) -> Array:
+    dtype = np.dtype(safetensors.numpy._TYPES[entry["dtype"]]).newbyteorder("<")
+    start, end = entry["data_offsets"]
+    return data[begin + start : begin + end].view(np.ndarray).view(dtype).reshape(entry["shape"])
+
+
+def _decode(file: Path, name: str, content: Array | None, ends: Array) -> Array:
+    """Return an array of str from its bytes and the place where each text ends."""
+    sound = (
+        content is not None
+        and content.dtype == np.uint8
+        and ends.dtype == np.int64
+        and ends.ndim == content.ndim == 1
+        and bool((np.diff(ends, prepend=0) >= 0).all())
+        and (int(ends[-1]) if len(ends) else 0) == len(content)
+    )
+    if not sound or content is None:
+        raise FileFormatError(f"{file} is damaged: the text ends of {name!r} do not fit its bytes. Fetch it again.")
+    whole = content.tobytes()
+    stops = ends.tolist()
+    try:
+        texts = [whole[a:b].decode("utf-8", "surrogatepass") for a, b in zip([0, *stops[:-1]], stops, strict=True)]
+    except UnicodeDecodeError:
+        raise FileFormatError(f"{file} is damaged: {name!r} holds bytes that are no text. Fetch it again.") from None
+    return strings(texts)
+
+
+def require(condition: object, file: object, what: str) -> None:
+    """Raise an error that says what a model file must hold, unless it does."""
+    if not condition:
+        raise FileFormatError(f"{file} is damaged: {what}. Fetch the file again, or fit the model again.")
+

@@ -1,0 +1,287 @@
+"""What every model shares: names, checks, unknown pairs, predictions, recommendations, files."""
+
+import inspect
+import os
+from collections.abc import Callable
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from starcast import _native, modelfile
+from starcast.distribution import Distribution, check_fraction
+from starcast.errors import DataError, NotFittedError, ParameterError, UnknownNameError, choose
+from starcast.frames import make_frame
+from starcast.names import Array, Codes, Lookup, as_names
+from starcast.ratings import Ratings
+
+Floats = npt.NDArray[np.floating[Any]]
+
+BLOCK = 1 << 18  # pairs that are scored at once in `recommend`: a few tens of megabytes
+
+
+class Model:
+    """A forecaster of ratings: ``fit(ratings)``, then ``predict_proba(users, items)``.
+
+    A subclass stores its parameters in ``__init__``, checks them in ``_check_params``, learns in ``_fit`` and answers
+    in ``_proba``. What it learns it stores in attributes that end in ``_`` and declares in ``LEARNT``, attribute to
+    axes, so that a model file can be checked before it is trusted.
+
+    Attributes
+    ----------
+    users_, items_ : ndarray
+        Names seen in training.
+    scores_ : ndarray
+        The scale.
+    prior_ : ndarray of shape (scores,)
+        Score frequencies of the whole table: the answer for a pair with an unknown user or item.
+    """
+
+    LEARNT: ClassVar[dict[str, str]] = {}
+    BASE: ClassVar[dict[str, str]] = {
+        "users_": "users",
+        "items_": "items",
+        "scores_": "scores",
+        "prior_": "scores",
+        "seen_start_": "users+1",
+        "seen_items_": "ratings",
+    }
+
+    users_: Array
+    items_: Array
+    scores_: npt.NDArray[np.float64]
+    titles_: Array | None
+    prior_: npt.NDArray[np.float64]
+    seen_start_: npt.NDArray[np.int64]
+    seen_items_: Codes
+    digest_: str
+
+    def fit(self, ratings: Ratings) -> Self:
+        """Learn from the ratings, always afresh, and return self."""
+        if not isinstance(ratings, Ratings):
+            raise DataError(
+                f"fit needs Ratings, got {type(ratings).__name__}. Make them with Ratings.from_frame, "
+                "Ratings.from_arrays or read_ratings."
+            )
+        if len(ratings) == 0:
+            raise DataError("fit needs at least one rating, got none.")
+        self._check_params()
+        self._forget()
+        self.users_, self.items_, self.scores_ = ratings.users, ratings.items, ratings.scores
+        self.titles_ = ratings.titles
+        self.prior_ = (ratings.counts() + 1) / (len(ratings) + len(ratings.scores))
+        self.seen_start_, rows = ratings.by_user()
+        self.seen_items_ = ratings.item[rows]
+        self.digest_ = ratings.digest()
+        self._index()
+        self._fit(ratings)
+        return self
+
+    def predict_proba(self, users: object, items: object) -> Distribution:
+        """Return a probability for every score, for each pair of the names in `users` and `items`.
+
+        A lone name stands for as many as the other side has. A pair whose user or item was not seen in training gets
+        the score frequencies of the whole table.
+        """
+        return self._answer(users, items)[0]
+
+    def predict(
+        self, users: object, items: object, threshold: float | None = None, *, point: str = "mode"
+    ) -> Any:
+        """Return a frame with user, item, prediction, reliability and known, one row per pair.
+
+        The prediction is the `point` ("mode", "median" or "mean") of the distribution, and missing where the
+        reliability lies below the threshold; `known` is False where user or item was not seen in training. The frame
+        is of the kind that `users` or `items` come from, Polars if they come from none.
+        """
+        if threshold is not None:
+            check_fraction(threshold, "threshold")
+        choose("point", point, ["mode", "median", "mean"])
+        answer, known, user_names, item_names = self._answer(users, items)
+        prediction = answer.point(point)
+        if threshold is not None:
+            prediction = np.where(answer.keep(threshold), prediction, np.nan)
+        columns = {
+            "user": user_names,
+            "item": item_names,
+            "prediction": prediction,
+            "reliability": answer.reliability(),
+            "known": known,
+        }
+        return make_frame(columns, users if hasattr(users, "to_numpy") else items)
+
+    def recommend(
+        self,
+        users: object = None,
+        n: int = 10,
+        threshold: float | None = None,
+        *,
+        exclude_seen: bool = True,
+        candidates: object = None,
+        on_progress: Callable[[int, int], None] | None = None,
+    ) -> Any:
+        """Return a frame with the best `n` items of each user: user, rank, item, prediction, mean, reliability, title.
+
+        Items are ordered as in the paper, by mode, then by mean. Only those with at least the reliability `threshold`
+        are listed, so a list may be shorter than `n`, or empty.
+
+        Parameters
+        ----------
+        users : names, optional
+            One or many; all that were seen in training if not given.
+        exclude_seen : bool
+            Whether to leave out what a user rated in training.
+        candidates : names, optional
+            The items to choose from; all if not given.
+        on_progress : callable, optional
+            Called with the number of users done and the number of all.
+        """
+        self._check_fitted()
+        if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
+            raise ParameterError(f"n must be a whole number of at least 1, got {n!r}.")
+        limit = 0.0 if threshold is None else check_fraction(threshold, "threshold")
+        user = self._known_users() if users is None else self._codes_or_error(self._user_lookup, users, "user")
+        item = self._known_items() if candidates is None else self._codes_or_error(
+            self._item_lookup, candidates, "item")
+        item = np.unique(item)
+        size = max(1, BLOCK // max(1, len(item)))
+        blocks: list[dict[str, Array]] = []
+        for begin in range(0, max(1, len(user)), size):
+            blocks.append(self._recommend_block(user[begin : begin + size], item, int(n), limit, exclude_seen))
+            if on_progress is not None:
+                on_progress(min(begin + size, len(user)), len(user))
+        columns: dict[str, Any] = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
+        chosen, columns["item"] = columns["item"], self.items_[columns["item"]]
+        columns["user"] = self.users_[columns["user"]]
+        if self.titles_ is not None:
+            columns["title"] = self.titles_[chosen]
+        return make_frame(columns, users)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to one safe file; :func:`starcast.load` reads it back."""
+        self._check_fitted()
+        learnt = {name: value for name, value in vars(self).items() if name.endswith("_")}
+        arrays = {name: value for name, value in learnt.items() if isinstance(value, np.ndarray)}
+        values = {name: value for name, value in learnt.items() if name not in arrays}
+        meta = {"model": type(self).__name__, "params": self.get_params(), "learnt": values}
+        modelfile.write(path, meta, arrays)
+
+    def get_params(self) -> dict[str, Any]:
+        """Return the parameters as given to the constructor."""
+        return {name: getattr(self, name) for name in _parameter_names(type(self))}
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters by name and return self."""
+        for name, value in params.items():
+            choose(f"parameter of {type(self).__name__}", name, _parameter_names(type(self)))
+            setattr(self, name, value)
+        return self
+
+    def clone(self) -> Self:
+        """Return an unfitted model with the same parameters."""
+        return type(self)(**self.get_params())
+
+    def __repr__(self) -> str:
+        given = inspect.signature(type(self).__init__).parameters
+        changed = (f"{k}={v!r}" for k, v in self.get_params().items() if v is not given[k].default and v != given[k].default)
+        return f"{type(self).__name__}({', '.join(changed)})"
+
+    # Hooks of a subclass.
+
+    def _check_params(self) -> None:
+        """Raise ParameterError for a parameter that cannot be."""
+
+    def _fit(self, ratings: Ratings) -> None:
+        raise NotImplementedError
+
+    def _proba(self, user: Codes, item: Codes) -> Floats:
+        """Return the probabilities of known pairs, shape (pairs, scores)."""
+        raise NotImplementedError
+
+    # What the doors share.
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether the model can answer."""
+        return hasattr(self, "users_")
+
+    def _check_fitted(self) -> None:
+        if not self.is_fitted:
+            raise NotFittedError(f"{type(self).__name__} is not fitted. Call fit(ratings) first.")
+
+    def _forget(self) -> None:
+        for name in [name for name in vars(self) if name.endswith("_")]:
+            delattr(self, name)
+
+    def _index(self) -> None:
+        """Prepare the look-up of names and the mark of what was seen; runs after a fit and after a load."""
+        self._user_lookup, self._item_lookup = Lookup(self.users_), Lookup(self.items_)
+        self._user_known = np.diff(self.seen_start_) > 0
+        self._item_known = np.bincount(self.seen_items_, minlength=len(self.items_)) > 0
+
+    def _answer(self, users: object, items: object) -> tuple[Distribution, npt.NDArray[np.bool_], Array, Array]:
+        self._check_fitted()
+        user = self._user_lookup.codes(users, "users")
+        item = self._item_lookup.codes(items, "items")
+        user_names, item_names = as_names(users, "users"), as_names(items, "items")
+        if len(user) != len(item):
+            if 1 not in (len(user), len(item)):
+                raise DataError(f"users and items must pair up, got {len(user):,} users and {len(item):,} items.")
+            n = max(len(user), len(item)) if min(len(user), len(item)) else 0
+            user, user_names = (np.resize(side, n) for side in (user, user_names))
+            item, item_names = (np.resize(side, n) for side in (item, item_names))
+        known = (user >= 0) & (item >= 0)
+        known[known] = self._user_known[user[known]] & self._item_known[item[known]]
+        probs = np.tile(self.prior_, (len(user), 1))
+        if known.any():
+            probs[known] = self._proba(user[known], item[known])
+        return Distribution.trusted(probs, self.scores_), known, user_names, item_names
+
+    def _known_users(self) -> Codes:
+        return np.flatnonzero(self._user_known).astype(np.int32)
+
+    def _known_items(self) -> Codes:
+        return np.flatnonzero(self._item_known).astype(np.int32)
+
+    def _codes_or_error(self, lookup: Lookup, names: object, what: str) -> Codes:
+        codes = lookup.codes(names, f"{what}s")
+        known = self._user_known if what == "user" else self._item_known
+        unknown = (codes < 0) | ~known[codes]
+        if unknown.any():
+            first = as_names(names, f"{what}s")[unknown][0]
+            count = f" ({int(unknown.sum()):,} of {len(codes):,} are unknown)" if len(codes) > 1 else ""
+            shown = ", ".join(repr(name) for name in lookup.names[:3].tolist())
+            raise UnknownNameError(
+                f"unknown {what} {first!r}{count}. The model was fitted on {len(lookup.names):,} {what}s, such as {shown}."
+            )
+        return codes
+
+    def _recommend_block(
+        self, user: Codes, item: Codes, n: int, threshold: float, exclude_seen: bool
+    ) -> dict[str, Array]:
+        shape = (len(user), len(item))
+        probs = self._proba(np.repeat(user, len(item)), np.tile(item, len(user)))
+        answer = Distribution.trusted(probs, self.scores_)
+        mode, mean, reliability = (a.reshape(shape) for a in (answer.mode(), answer.mean(), answer.reliability()))
+        allowed = reliability >= threshold
+        if exclude_seen:
+            for row, u in enumerate(user):
+                seen = self.seen_items_[self.seen_start_[u] : self.seen_start_[u + 1]]
+                at = np.searchsorted(item, seen)
+                at = at[item[np.minimum(at, len(item) - 1)] == seen] if len(item) else at[:0]
+                allowed[row, at] = False
+        best = _native.top_n(mode, mean, allowed, n)
+        row, rank = np.nonzero(best >= 0)
+        column = best[row, rank]
+        return {
+            "user": user[row],
+            "rank": rank + 1,
+            "item": item[column],
+            "prediction": mode[row, column],
+            "mean": mean[row, column],
+            "reliability": reliability[row, column],
+        }
+
+
+def _parameter_names(cls: type[Model]) -> list[str]:
+    return [name for name in inspect.signature(cls.__init__).parameters if name != "self"]

@@ -1,0 +1,156 @@
+"""Names of users and items, and the integers that stand for them."""
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from starcast import _native
+from starcast.errors import DataError
+
+Array = npt.NDArray[Any]
+Codes = npt.NDArray[np.int32]
+
+
+def code_names(values: object, what: str) -> tuple[Array, Codes]:
+    """Return the distinct names in the order of first appearance, and each value's place among them.
+
+    Integers come back as an int64 array, strings as an object array of ``str``. `what` names the values in errors.
+
+    >>> names, codes = code_names(["b", "a", "b"], "users")
+    >>> names.tolist(), codes.tolist()
+    (['b', 'a'], [0, 1, 0])
+    """
+    column = as_names(values, what)
+    if column.dtype != object:
+        codes, first = _native.code_integers(column)
+        return column[first], codes
+    places: dict[str, int] = {}
+    codes = np.fromiter((places.setdefault(name, len(places)) for name in column), np.int32, len(column))
+    return strings(places), codes
+
+
+def as_names(values: object, what: str) -> Array:
+    """Return the values as int64 or as an object array of str; anything else is an error.
+
+    A lone string or number counts as one name.
+    """
+    if isinstance(values, (str, int, np.integer)) and not isinstance(values, bool):
+        values = [values]
+    if hasattr(values, "to_numpy"):  # a column of a data frame
+        values = values.to_numpy()
+    array = values if isinstance(values, np.ndarray) else _array_of(values, what)
+    if array.ndim != 1:
+        raise DataError(f"{what} must be one-dimensional, got the shape {array.shape}.")
+    kind = array.dtype.kind
+    if kind in "iu":
+        if kind == "u" and len(array) and array.max() > np.iinfo(np.int64).max:
+            raise DataError(f"{what} must fit in 64 signed bits, got {array.max()}. Give them as strings.")
+        return np.ascontiguousarray(array, np.int64)
+    if kind in "UT":
+        return strings(array.tolist())
+    if kind == "O":
+        return _uniform(array, what)
+    if len(array) == 0:
+        return np.empty(0, np.int64)
+    raise DataError(f"{what} must be strings or integers, got {array.dtype} ({array[0]!r} first).")
+
+
+def _array_of(values: object, what: str) -> Array:
+    if not isinstance(values, Iterable):
+        raise DataError(f"{what} must be a sequence of strings or integers, got {values!r}.")
+    column = list(values)
+    array = np.empty(len(column), object)
+    array[:] = column
+    return array
+
+
+def _uniform(array: Array, what: str) -> Array:
+    """Return an object array of one type, which must be str or int."""
+    kinds: dict[str, Any] = {}
+    for value in array:
+        kinds.setdefault(_kind(value), value)
+    if not kinds:
+        return np.empty(0, np.int64)
+    if "missing" in kinds:
+        missing = sum(_kind(value) == "missing" for value in array)
+        raise DataError(f"{what} must not be missing, but {missing:,} of {len(array):,} are.")
+    if set(kinds) == {"str"}:
+        return strings(array)
+    if set(kinds) == {"int"}:
+        try:
+            return array.astype(np.int64)
+        except OverflowError:
+            raise DataError(f"{what} must fit in 64 signed bits. Give larger ones as strings.") from None
+    found = ", ".join(f"{kind} ({value!r})" for kind, value in kinds.items())
+    raise DataError(f"{what} must be all strings or all integers, got {found}. Convert them to one type.")
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, str):
+        return "str"
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+        return "int"
+    if value is None or value != value:  # None, NaN, NaT
+        return "missing"
+    return type(value).__name__
+
+
+def strings(values: Iterable[str]) -> Array:
+    """Return an object array of plain ``str``.
+
+    >>> strings(["a", "b"])
+    array(['a', 'b'], dtype=object)
+    """
+    column = [str(value) for value in values]
+    array = np.empty(len(column), object)
+    array[:] = column
+    return array
+
+
+class Lookup:
+    """Finds the codes of names: a sorted copy for integers, a dict for strings, built at the first question.
+
+    >>> Lookup(np.array([30, 10, 20])).codes([10, 99], "users").tolist()
+    [1, -1]
+    """
+
+    def __init__(self, names: Array) -> None:
+        self.names = names
+        self._order: Array | None = None
+        self._places: dict[Hashable, int] | None = None
+
+    def codes(self, queries: object, what: str) -> Codes:
+        """Return the code of each query, -1 where it is unknown."""
+        wanted = as_names(queries, what)
+        if len(wanted) == 0 or len(self.names) == 0:
+            return np.full(len(wanted), -1, np.int32)
+        if (wanted.dtype == object) != (self.names.dtype == object):
+            have, got = ("strings", "integers") if self.names.dtype == object else ("integers", "strings")
+            raise DataError(
+                f"{what} are {have} here (such as {self.names[0]!r}), got {got} (such as {wanted[0]!r}). "
+                f"Ask with {have}."
+            )
+        if self.names.dtype == object:
+            if self._places is None:
+                self._places = {name: code for code, name in enumerate(self.names)}
+            places = self._places
+            return np.fromiter((places.get(name, -1) for name in wanted), np.int32, len(wanted))
+        return self._codes_of_integers(wanted)
+
+    def _codes_of_integers(self, wanted: Array) -> Codes:
+        if self._order is None:
+            self._order = np.argsort(self.names, kind="stable")
+        at = np.searchsorted(self.names, wanted, sorter=self._order)
+        found = self._order[np.minimum(at, len(self.names) - 1)]
+        return np.where(self.names[found] == wanted, found, -1).astype(np.int32)
+
+    def parse(self, texts: Sequence[str]) -> list[Any]:
+        """Return names typed as text (on a command line, in a URL) as the type that the names have.
+
+        Text that cannot be a number stays text when the names are integers, so that the error can show it.
+        """
+        if self.names.dtype == object:
+            return list(texts)
+        return [int(text) if text.lstrip("-").isdecimal() else text for text in texts]

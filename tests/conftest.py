@@ -1,0 +1,30 @@
+"""What the tests share: real data where there are some, and planted data where there need be none."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+import starcast as sc
+
+
+@pytest.fixture(scope="session")
+def data_folder() -> Path:
+    """The folder of real ratings. Without it these tests are skipped, but in CI that is a failure."""
+    folder = os.environ.get("STARCAST_DATA")
+    if folder and Path(folder).is_dir():
+        return Path(folder)
+    if os.environ.get("CI"):
+        pytest.fail("STARCAST_DATA must name the folder of real ratings in CI")
+    pytest.skip("STARCAST_DATA is not set")
+
+
+@pytest.fixture
+def ratings() -> sc.Ratings:
+    """Six ratings by three users of four items."""
+    return sc.Ratings.from_arrays(
+        ["ann", "ann", "bob", "bob", "cat", "cat"],
+        ["x", "y", "x", "z", "y", "w"],
+        [5, 3, 4, 1, 2, 5],
+        scores=[1, 2, 3, 4, 5],
+    )
