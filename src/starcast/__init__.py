@@ -2,6 +2,16 @@
 
 from importlib.metadata import version as _version
 
+from starcast import metrics
+from starcast.datasets import (
+    load_dataset,
+    load_filmtrust,
+    load_movielens,
+    load_movielens_folds,
+    load_myanimelist,
+    load_sample,
+    make_ratings,
+)
 from starcast.distribution import Distribution
 from starcast.errors import (
     DataError,
@@ -15,9 +25,48 @@ from starcast.errors import (
     StarcastError,
     UnknownNameError,
 )
+from starcast.evaluate import evaluate
 from starcast.io import read_ratings
 from starcast.models import MODELS, GlobalFrequency, ItemFrequency, Model, NaiveBayes, load
 from starcast.ratings import Ratings
+from starcast.results import Results
 from starcast.split import Split, benchmark_split, holdout, k_fold, leave_last
 
 __version__ = _version("starcast")
+
+__all__ = [
+    "MODELS",
+    "DataError",
+    "Distribution",
+    "DivergenceError",
+    "DownloadError",
+    "FileError",
+    "FileFormatError",
+    "GlobalFrequency",
+    "ItemFrequency",
+    "MissingExtraError",
+    "Model",
+    "NaiveBayes",
+    "NotFittedError",
+    "ParameterError",
+    "Ratings",
+    "Results",
+    "Split",
+    "StarcastError",
+    "UnknownNameError",
+    "benchmark_split",
+    "evaluate",
+    "holdout",
+    "k_fold",
+    "leave_last",
+    "load",
+    "load_dataset",
+    "load_filmtrust",
+    "load_movielens",
+    "load_movielens_folds",
+    "load_myanimelist",
+    "load_sample",
+    "make_ratings",
+    "metrics",
+    "read_ratings",
+]

@@ -37,6 +37,16 @@ def column_positions(header: Sequence[str], columns: Sequence[str | int] | None,
     return [_position(header, column, where) for column in columns]
 
 
+def pair_positions(header: Sequence[str]) -> tuple[int, int] | None:
+    """Return the positions of the user and the item column, or None if the header names neither.
+
+    >>> pair_positions(["movieId", "userId"]), pair_positions(["196", "242"])
+    ((1, 0), None)
+    """
+    user, item = _recognise(header, "user"), _recognise(header, "item")
+    return None if user is None or item is None else (user, item)
+
+
 def is_rating_name(name: str) -> bool:
     """Tell whether a header field reads like the name of a rating column."""
     return _plain(name) in ROLES["rating"]
@@ -56,6 +66,7 @@ def _position(header: Sequence[str], column: str | int, where: str) -> int:
         if not 0 <= column < len(header):
             raise DataError(f"{where} has the columns 0 to {len(header) - 1}, got {column}.")
         return column
+    column = str(column)
     if column not in header:
         raise DataError(f"{where} has no column {column!r}; there are: {', '.join(map(str, header))}.")
     return list(header).index(column)

@@ -68,11 +68,12 @@ class Distribution:
         return Distribution(np.atleast_2d(self.probs[rows]), self.scores)
 
     def __repr__(self) -> str:
-        return f"Distribution({len(self):,} pairs, {len(self.scores)} scores from {self.scores[0]:g} to {self.scores[-1]:g})"
+        scale = f"{len(self.scores)} scores from {self.scores[0]:g} to {self.scores[-1]:g}"
+        return f"Distribution({len(self):,} pairs, {scale})"
 
     def mode(self) -> Floats:
         """Return the likeliest score of each pair, the lowest of them if several are as likely."""
-        return self.scores[self.probs.argmax(axis=1)]
+        return np.asarray(self.scores[self.probs.argmax(axis=1)])
 
     def mean(self) -> Floats:
         """Return the expected score of each pair: what minimises the squared error."""
@@ -100,7 +101,7 @@ class Distribution:
         """
         choose("reliability", kind, RELIABILITIES)
         if kind == "mode":
-            return self.probs.max(axis=1)
+            return np.asarray(self.probs.max(axis=1))
         return np.asarray(1 - self.absolute_error() / (self.scores[-1] - self.scores[0]))
 
     def absolute_error(self, point: npt.ArrayLike | None = None) -> Floats:
@@ -154,7 +155,7 @@ class Distribution:
     def _quantile(self, level: float) -> npt.NDArray[np.intp]:
         # A hair below the level, so that halves that should add up to one half do so in floating point too.
         reached = self.probs.cumsum(axis=1, dtype=np.float64) >= level - 1e-9
-        return reached.argmax(axis=1)
+        return np.asarray(reached.argmax(axis=1))
 
 
 def check_fraction(value: float, name: str) -> float:

@@ -9,6 +9,7 @@ import ssl
 import tempfile
 import time
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from email.utils import formatdate, parsedate_to_datetime
@@ -65,7 +66,7 @@ def download(
             _fetch(url, part, n_tries, timeout, pause, advance)
         if md5 is not None:
             _check_md5(url, part, md5)
-        os.replace(part, target)
+        part.replace(target)
     except FileError:
         raise
     except OSError as error:
@@ -99,13 +100,16 @@ def unpack(archive: str | os.PathLike[str], folder: str | os.PathLike[str], *, i
             _extract(archive, unpacked)
             if not (unpacked / inside).is_dir():
                 held = ", ".join(sorted(entry.name for entry in unpacked.iterdir())[:5]) or "nothing"
-                raise FileFormatError(f"{archive} must hold a folder {inside}, but holds {held}. Get the right archive.")
+                raise FileFormatError(
+                    f"{archive} must hold a folder {inside}, but holds {held}. Get the right archive."
+                )
             _put(unpacked / inside, folder)
     except FileError:
         raise
     except OSError as error:
         raise FileError(
-            f"{archive.name} cannot be unpacked as {folder}: {error.strerror}. Make room or get the right to write there."
+            f"{archive.name} cannot be unpacked as {folder}: {error.strerror}. "
+            "Make room or get the right to write there, then run again."
         ) from None
     return folder
 
@@ -115,7 +119,13 @@ def _progress_bar(name: str, wanted: bool | None) -> Iterator[Callable[[int, int
     """Give a function that is told how many bytes there are, and of how many."""
     console = Console(stderr=True)
     show = console.is_terminal if wanted is None else wanted
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=console, disable=not show) as bar:
         task = bar.add_task(name, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
@@ -151,10 +161,11 @@ def _fetch_rest(url: str, part: Path, timeout: float, advance: Callable[[int, in
                     advance(done, total)
         finally:
             _stamp(part, response)
-    if total is not None and done != total:
-        if done > total:
+    size = part.stat().st_size
+    if total is not None and size != total:
+        if size > total:
             part.unlink()
-        raise _CutError(f"{done:,} of {total:,} bytes came")
+        raise _CutError(f"{size:,} of {total:,} bytes came")
 
 
 def _open(url: str, part: Path, timeout: float) -> http.client.HTTPResponse:
@@ -176,8 +187,10 @@ def _open(url: str, part: Path, timeout: float) -> http.client.HTTPResponse:
         if isinstance(reason, (socket.gaierror, ssl.SSLCertVerificationError)):  # trying again would not help
             raise DownloadError(f"{url} could not be fetched: {reason}.") from None
         raise _CutError(str(reason) or type(reason).__name__) from None
-    if resume and response.status == 206 and not _continues(response, part):
+    if response.status == 206 and not _continues(response, part):
         response.close()
+        if not resume:
+            raise DownloadError(f"{url} could not be fetched: the server sent a part when asked for the whole.")
         part.unlink()
         return _open(url, part, timeout)
     return response
@@ -207,7 +220,7 @@ def _version(response: http.client.HTTPResponse) -> int | None:
 def _continues(response: http.client.HTTPResponse, part: Path) -> bool:
     """Tell whether a partial answer begins where the part ends and is of the same version."""
     start, _ = _extent(response)
-    return start == part.stat().st_size and _version(response) in (None, int(part.stat().st_mtime))
+    return part.is_file() and start == part.stat().st_size and _version(response) in (None, int(part.stat().st_mtime))
 
 
 def _extent(response: http.client.HTTPResponse) -> tuple[int, int | None]:
@@ -243,10 +256,10 @@ def _extract(archive: Path, folder: Path) -> None:
         with zipfile.ZipFile(archive) as entries:
             for name in entries.namelist():
                 path = PurePosixPath(name.replace("\\", "/"))
-                if path.is_absolute() or ".." in path.parts or ":" in path.parts[0]:
+                if path.is_absolute() or ".." in path.parts or ":" in name:  # "C:" is a drive
                     raise FileFormatError(f"{archive} must stay in its folder, but holds {name!r}. Do not trust it.")
             entries.extractall(folder)
-    except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise FileFormatError(f"{archive} is not a sound zip archive ({error}). Remove it and run again.") from None
 
 

@@ -21,9 +21,11 @@ def make_frame(columns: dict[str, Any], like: object = None) -> Any:
     backend = backend_of(like)
     if backend in (None, nw.Implementation.POLARS):
         return frame
-    series = {name: values.to_list() if values.dtype == pl.String else values.to_numpy()
-              for name, values in zip(frame.columns, frame, strict=True)}
-    return nw.from_dict(series, backend=backend).to_native()
+    series = {
+        name: values.to_list() if values.dtype == pl.String else values.to_numpy()
+        for name, values in zip(frame.columns, frame, strict=True)
+    }
+    return nw.from_dict(series, backend=backend).to_native()  # type: ignore[arg-type]
 
 
 def _column(name: str, values: Any) -> pl.Series:
@@ -36,10 +38,10 @@ def backend_of(like: object) -> nw.Implementation | None:
     """Return the frame library of a frame or column, None for lists, arrays and the like."""
     if like is None or isinstance(like, (str, int, np.ndarray, list, tuple)):
         return None
-    native = nw.from_native(like, pass_through=True, allow_series=True)  # type: ignore[call-overload]
-    implementation = getattr(native, "implementation", None)
+    native = nw.from_native(like, pass_through=True, allow_series=True)
+    implementation: nw.Implementation | None = getattr(native, "implementation", None)
     if implementation in (nw.Implementation.PANDAS, nw.Implementation.PYARROW, nw.Implementation.POLARS):
-        return implementation  # type: ignore[no-any-return]
+        return implementation
     return None
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from starcast import _native
-from starcast.columns import column_positions, is_rating_name
+from starcast.columns import column_positions, is_rating_name, pair_positions
 from starcast.errors import DataError, FileError, FileFormatError, choose, plural
 from starcast.names import as_names
 from starcast.ratings import Ratings, make_scale, off_scale, titles_of
@@ -65,11 +65,40 @@ def read_ratings(
     first = _first_line(file, text[start : start + 65536])
     sep = _separator(first) if sep is None else sep
     positions, has_header = _layout(file, first, sep, columns, header)
-    table = _native.read_text(text, start, sep, *positions, _threads(len(text))) if not has_header else (
-        _native.read_text(text, _past_first_line(text, start), sep, *positions, _threads(len(text)))
-    )
+    begin = _past_first_line(text, start) if has_header else start
+    try:
+        table = _native.read_text(text, begin, sep, *positions, _threads(len(text)))
+    except UnicodeDecodeError:
+        raise _not_utf8(file) from None
     _check_lines(table["mistakes"], file.name, has_header, on_bad)
     return _table(table, file, scores, has_header, titles, positions[3] >= 0).without_duplicates(duplicates)
+
+
+def read_pairs(path: str | os.PathLike[str]) -> tuple[list[str], list[str]]:
+    """Return the users and the items of a file with a column for each, as text.
+
+    The columns are recognised by their names; without a header the first two are taken.
+    """
+    file = Path(path)
+    content = _read_bytes(file)
+    if content[:4] == b"PAR1" or content[:6] == b"ARROW1":
+        frame = _read_columnar(file, content)
+        header, rows = tuple(frame.columns), frame.cast(pl.String).rows()
+    else:
+        text = _decode(file, content, "utf-8").decode("utf-8-sig", "replace")
+        first = text.lstrip("\r\n").split("\n", 1)[0]
+        sep = next((sep for sep in SEPARATORS if len(_fields(first, sep)) >= 2), ",")
+        lines = [line for line in text.splitlines() if line.strip()]
+        header, *rows = [tuple(_fields(line, sep)) for line in lines]
+        if pair_positions(header) is None:
+            rows.insert(0, header)
+    user, item = pair_positions(header) or (0, 1)
+    short = [row for row in rows if len(row) <= max(user, item) or not row[user] or not row[item]]
+    if short:
+        raise DataError(
+            f"a line must have a user and an item, got {short[0]!r} ({plural(len(short), 'such line')}) in {file.name}."
+        )
+    return [row[user] for row in rows], [row[item] for row in rows]
 
 
 def _read_bytes(file: Path) -> bytes:
@@ -95,7 +124,9 @@ def _read_columnar(file: Path, content: bytes) -> pl.DataFrame:
     try:
         return pl.read_parquet(content) if content[:4] == b"PAR1" else pl.read_ipc(content)
     except Exception as error:  # Polars raises many kinds, and all of them mean that the file is damaged
-        raise FileFormatError(f"{file} cannot be read as {'Parquet' if content[:4] == b'PAR1' else 'Arrow'}: {error}") from None
+        raise FileFormatError(
+            f"{file} cannot be read as {'Parquet' if content[:4] == b'PAR1' else 'Arrow'}: {error}"
+        ) from None
 
 
 def _decode(file: Path, content: bytes, encoding: str) -> bytes:
@@ -108,7 +139,9 @@ def _decode(file: Path, content: bytes, encoding: str) -> bytes:
     except UnicodeError as error:
         raise DataError(f"{file.name} is not {encoding} text ({error}). Pass the right encoding=.") from None
     if b"\0" in content[:4096]:
-        raise FileFormatError(f"{file.name} is not a text: it holds NUL bytes. If it is UTF-16, pass encoding='utf-16'.")
+        raise FileFormatError(
+            f"{file.name} is not a text: it holds NUL bytes. If it is UTF-16, pass encoding='utf-16'."
+        )
     return content
 
 
@@ -220,7 +253,9 @@ def _table(
     if off.any():
         at = int(np.flatnonzero(off)[np.argmin(table["score_lines"][off])])
         count = int(np.isin(table["score"], np.flatnonzero(off)).sum())
-        raise DataError(off_scale(values[at], count, scale, f" in line {table['score_lines'][at] + header:,} of {file.name}"))
+        raise DataError(
+            off_scale(values[at], count, scale, f" in line {table['score_lines'][at] + header:,} of {file.name}")
+        )
     users, items = as_names(table["users"], "users"), as_names(table["items"], "items")
     return Ratings(
         users,

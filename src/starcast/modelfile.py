@@ -3,11 +3,10 @@
 ``docs/format.md`` specifies it. This module knows arrays, names and plain values, not models.
 """
 
-import contextlib
 import json
 import os
-import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import safetensors
 import safetensors.numpy
 
 from starcast.errors import FileError, FileFormatError
+from starcast.files import replacing
 from starcast.names import Array, strings
 
 FORMAT_VERSION = 1
@@ -32,44 +32,12 @@ def write(path: str | os.PathLike[str], meta: Mapping[str, Any], arrays: Mapping
             tensors[f"{name}.ends"] = np.cumsum([len(text) for text in encoded], dtype=np.int64)
         else:
             tensors[name] = np.ascontiguousarray(array)
-    header = {"format": FORMAT, "format_version": str(FORMAT_VERSION), "starcast": json.dumps(dict(meta))}
-    target = Path(path)
-    with _replacing(target) as temporary:
+    header = {"format": FORMAT, "format_version": str(FORMAT_VERSION), "starcast": json.dumps({"version": version("starcast"), **meta})}
+    with replacing(path) as temporary:
         try:
             safetensors.numpy.save_file(tensors, temporary, header)
         except safetensors.SafetensorError as error:  # how its writer reports a full disk
             raise OSError(str(error)) from None
-
-
-@contextlib.contextmanager
-def _replacing(target: Path) -> Iterator[Path]:
-    """Give a temporary file beside the target and put it in the target's place once it is complete and on the disk.
-
-    Whatever goes wrong, Ctrl-C included, the temporary file is removed and the target is as it was.
-    """
-    try:
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-        os.close(handle)
-    except OSError as error:
-        raise FileError(f"{target} cannot be written: {error.strerror}. Choose a folder that exists.") from None
-    temporary = Path(name)
-    try:
-        yield temporary
-        with temporary.open("rb+") as file:
-            os.fsync(file.fileno())
-        temporary.chmod(0o666 & ~_umask())  # mkstemp makes private files; a model is as public as any other
-        temporary.replace(target)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise FileError(f"{target} could not be written: {reason}. What was there before is untouched.") from None
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -101,7 +69,9 @@ def _read_header(file: Path) -> tuple[dict[str, Any], int]:
             size = int.from_bytes(head, "little")
             return json.loads(handle.read(size)), 8 + size
     except FileNotFoundError:
-        raise FileError(f"there is no model file {file}. Check the name; relative paths start at {Path.cwd()}.") from None
+        raise FileError(
+            f"there is no model file {file}. Check the name; relative paths start at {Path.cwd()}."
+        ) from None
     except FileFormatError:
         raise
     except OSError as error:
@@ -115,10 +85,10 @@ def _read_header(file: Path) -> tuple[dict[str, Any], int]:
 def _read_meta(file: Path, header: Mapping[str, str]) -> dict[str, Any]:
     if header.get("format") != FORMAT:
         raise FileFormatError(f"{file} is a safetensors file, but not of a Starcast model.")
-    version = header.get("format_version", "")
-    if not version.isdecimal() or int(version) > FORMAT_VERSION:
+    written = header.get("format_version", "")
+    if not written.isdecimal() or int(written) > FORMAT_VERSION:
         raise FileFormatError(
-            f"{file} has the format version {version or 'none'}; this Starcast reads up to {FORMAT_VERSION}. "
+            f"{file} has the format version {written or 'none'}; this Starcast reads up to {FORMAT_VERSION}. "
             "Upgrade with: pip install -U starcast"
         )
     try:
@@ -161,4 +131,3 @@ def require(condition: object, file: object, what: str) -> None:
     """Raise an error that says what a model file must hold, unless it does."""
     if not condition:
         raise FileFormatError(f"{file} is damaged: {what}. Fetch the file again, or fit the model again.")
-

@@ -162,7 +162,7 @@ class Ratings:
         times = 0 if self.timestamps is None else self.timestamps.nbytes
         return self.user.nbytes + self.item.nbytes + self.score.nbytes + self.scores.nbytes + times
 
-    def take(self, rows: npt.ArrayLike) -> "Ratings":
+    def take(self, rows: npt.NDArray[np.integer[Any]] | npt.NDArray[np.bool_] | Sequence[int]) -> "Ratings":
         """Return the table of the given rows (numbers or a mask), in their order.
 
         Users and items that are left without a rating are gone; the scale stays.
@@ -242,9 +242,9 @@ class Ratings:
             score[pairs] = _nearest((self.values[pairs] + total[pairs]) / count[pairs], self.scores)
         keep = np.ones(len(self), bool)
         keep[again] = False
-        return Ratings(self.users, self.items, self.scores, self.user, self.item, score, self.timestamps, self.titles).take(
-            keep
-        )
+        return Ratings(
+            self.users, self.items, self.scores, self.user, self.item, score, self.timestamps, self.titles
+        ).take(keep)
 
     def _describe_duplicates(self, again: Array, first: Array) -> str:
         shown = "; ".join(
@@ -285,8 +285,11 @@ def _numbers(values: object, what: str = "values") -> npt.NDArray[np.float64]:
         numbers = np.asarray(values, np.float64)
     except (TypeError, ValueError):
         bad = [value for value in np.asarray(values, object).ravel() if not _is_number(value)]
-        raise DataError(f"{what} must be numbers, got {bad[0]!r} ({len(bad):,} such)." if bad else
-                        f"{what} must be a flat sequence of numbers, got {values!r:.60}.") from None
+        raise DataError(
+            f"{what} must be numbers, got {bad[0]!r} ({len(bad):,} such)."
+            if bad
+            else f"{what} must be a flat sequence of numbers, got {values!r:.60}."
+        ) from None
     if numbers.ndim != 1:
         raise DataError(f"{what} must be one-dimensional, got the shape {numbers.shape}.")
     if len(numbers) == 0:
@@ -319,7 +322,8 @@ def _code_scores(values: npt.NDArray[np.float64], scale: npt.NDArray[np.float64]
 def off_scale(value: float, count: int, scale: npt.NDArray[np.float64], where: str = "") -> str:
     """Return the message for ratings that are not on the scale."""
     listed = ", ".join(f"{score:g}" for score in scale[:12]) + (", …" if len(scale) > 12 else "")
-    return f"ratings must be on the scale {listed}; got {value:g}{where} ({plural(count, 'such rating')}). Mend them or the scale."
+    found = f"{value:g}{where} ({plural(count, 'such rating')})"
+    return f"ratings must be on the scale {listed}; got {found}. Mend them or the scale."
 
 
 def _seconds(timestamps: object, n: int) -> npt.NDArray[np.int64]:
@@ -332,7 +336,7 @@ def _seconds(timestamps: object, n: int) -> npt.NDArray[np.int64]:
 
 
 def _nearest(values: npt.NDArray[np.float64], scale: npt.NDArray[np.float64]) -> npt.NDArray[np.int8]:
-    return np.abs(values[:, None] - scale).argmin(axis=1).astype(np.int8)
+    return np.asarray(np.abs(values[:, None] - scale).argmin(axis=1), np.int8)
 
 
 def _names_along(names: object, n: int, what: str) -> Array:

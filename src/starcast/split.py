@@ -62,7 +62,9 @@ def k_fold(
     """
     choose("method", method, ["random", "paper"])
     if not isinstance(n_splits, int) or not 2 <= n_splits <= len(ratings):
-        raise ParameterError(f"n_splits must be a whole number from 2 to the {len(ratings):,} ratings, got {n_splits!r}.")
+        raise ParameterError(
+            f"n_splits must be a whole number from 2 to the {len(ratings):,} ratings, got {n_splits!r}."
+        )
     if method == "paper":
         yield from _paper_folds(ratings, n_splits, random_state)
         return

@@ -1,6 +1,6 @@
 """Whether a reliability of 60 % is right six times in ten."""
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +11,8 @@ from starcast.errors import ParameterError
 Floats = npt.NDArray[np.float64]
 
 
-class ReliabilityCurve(NamedTuple):
+@dataclass(frozen=True)
+class ReliabilityCurve:
     """One entry per bin of the reliability; NaN where a bin is empty."""
 
     reliability: Floats

@@ -2,8 +2,8 @@
 
 A measure is taken user by user over the predictions with a reliability of at least θ, then averaged over the users
 for whom it is defined. Two rules exist for a threshold at which no user is left: ``empty="undefined"`` gives NaN,
-``empty="zero"`` gives an error, an accuracy and a precision of 0, as the program that made the test curves does, so that
-its 1-MAE is 1.
+``empty="zero"`` gives an error, an accuracy and a precision of 0, as the program that made the test curves does, so
+that its 1-MAE is 1.
 """
 
 from collections.abc import Sequence
@@ -104,7 +104,7 @@ class _Users:
         return self._per_user(precision * hit) / np.where(hits > 0, hits, np.nan)
 
     def _per_user(self, values: npt.NDArray[np.generic]) -> Floats:
-        return np.bincount(self.user, values, self.n_users)
+        return np.bincount(self.user, values, self.n_users).astype(np.float64)
 
     def _running(self, flags: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
         """Return how many flags are set up to and including each row, counted within its user."""

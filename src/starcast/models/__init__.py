@@ -10,6 +10,8 @@ from starcast.errors import FileFormatError, ParameterError, UnknownNameError, c
 from starcast.models.base import Model
 from starcast.models.frequency import GlobalFrequency, ItemFrequency, NaiveBayes
 
+__all__ = ["MODELS", "GlobalFrequency", "ItemFrequency", "Model", "NaiveBayes", "load", "make_model"]
+
 MODELS: dict[str, type[Model]] = {
     "global": GlobalFrequency,
     "item": ItemFrequency,

@@ -2,7 +2,7 @@
 
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -85,9 +85,7 @@ class Model:
         """
         return self._answer(users, items)[0]
 
-    def predict(
-        self, users: object, items: object, threshold: float | None = None, *, point: str = "mode"
-    ) -> Any:
+    def predict(self, users: object, items: object, threshold: float | None = None, *, point: str = "mode") -> Any:
         """Return a frame with user, item, prediction, reliability and known, one row per pair.
 
         The prediction is the `point` ("mode", "median" or "mean") of the distribution, and missing where the
@@ -141,8 +139,9 @@ class Model:
             raise ParameterError(f"n must be a whole number of at least 1, got {n!r}.")
         limit = 0.0 if threshold is None else check_fraction(threshold, "threshold")
         user = self._known_users() if users is None else self._codes_or_error(self._user_lookup, users, "user")
-        item = self._known_items() if candidates is None else self._codes_or_error(
-            self._item_lookup, candidates, "item")
+        item = (
+            self._known_items() if candidates is None else self._codes_or_error(self._item_lookup, candidates, "item")
+        )
         item = np.unique(item)
         size = max(1, BLOCK // max(1, len(item)))
         blocks: list[dict[str, Array]] = []
@@ -156,6 +155,25 @@ class Model:
         if self.titles_ is not None:
             columns["title"] = self.titles_[chosen]
         return make_frame(columns, users)
+
+    def titles_for(self, items: Sequence[Any]) -> list[str]:
+        """Return what people call the items: their titles where there are some, else their names."""
+        self._check_fitted()
+        names = [str(item) for item in items]
+        if self.titles_ is None or not names:
+            return names
+        codes = self._item_lookup.codes(items, "items").tolist()
+        return [(str(self.titles_[c]) if c >= 0 else "") or name for c, name in zip(codes, names, strict=True)]
+
+    def parse_users(self, texts: Sequence[str]) -> list[Any]:
+        """Return users typed as text (on a command line, in a URL) as the type that the users' names have."""
+        self._check_fitted()
+        return self._user_lookup.parse(texts)
+
+    def parse_items(self, texts: Sequence[str]) -> list[Any]:
+        """Return items typed as text as the type that the items' names have."""
+        self._check_fitted()
+        return self._item_lookup.parse(texts)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to one safe file; :func:`starcast.load` reads it back."""
@@ -183,7 +201,9 @@ class Model:
 
     def __repr__(self) -> str:
         given = inspect.signature(type(self).__init__).parameters
-        changed = (f"{k}={v!r}" for k, v in self.get_params().items() if v is not given[k].default and v != given[k].default)
+        changed = (
+            f"{k}={v!r}" for k, v in self.get_params().items() if v is not given[k].default and v != given[k].default
+        )
         return f"{type(self).__name__}({', '.join(changed)})"
 
     # Hooks of a subclass.
@@ -252,7 +272,7 @@ class Model:
             count = f" ({int(unknown.sum()):,} of {len(codes):,} are unknown)" if len(codes) > 1 else ""
             shown = ", ".join(repr(name) for name in lookup.names[:3].tolist())
             raise UnknownNameError(
-                f"unknown {what} {first!r}{count}. The model was fitted on {len(lookup.names):,} {what}s, such as {shown}."
+                f"unknown {what} {first!r}{count}. The model knows {len(lookup.names):,} {what}s, such as {shown}."
             )
         return codes
 
@@ -265,11 +285,11 @@ class Model:
         mode, mean, reliability = (a.reshape(shape) for a in (answer.mode(), answer.mean(), answer.reliability()))
         allowed = reliability >= threshold
         if exclude_seen:
-            for row, u in enumerate(user):
+            for place, u in enumerate(user):
                 seen = self.seen_items_[self.seen_start_[u] : self.seen_start_[u + 1]]
                 at = np.searchsorted(item, seen)
                 at = at[item[np.minimum(at, len(item) - 1)] == seen] if len(item) else at[:0]
-                allowed[row, at] = False
+                allowed[place, at] = False
         best = _native.top_n(mode, mean, allowed, n)
         row, rank = np.nonzero(best >= 0)
         column = best[row, rank]

@@ -139,7 +139,9 @@ class NaiveBayes(Model):
         item_counts = by_item[ratings.item[rows]] - left_out
 
         def likelihood(user_k: float, item_k: float) -> float:
-            joint = _joint(_smooth(user_counts, self.prior_, user_k), _smooth(item_counts, self.prior_, item_k), self.prior_)
+            joint = _joint(
+                _smooth(user_counts, self.prior_, user_k), _smooth(item_counts, self.prior_, item_k), self.prior_
+            )
             return float(np.log(joint[np.arange(len(rows)), score]).sum())
 
         user_k = item_k = 10.0

@@ -1,0 +1,71 @@
+# Two commands on a fresh machine: `make demo` and `make test`. Nothing else is needed but Python 3.11+, make and a
+# C++ compiler; everything goes into .venv here.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+export PIP_CONSTRAINT := constraints.txt
+export PIP_BUILD_CONSTRAINT := constraints.txt
+
+NATIVE := CMakeLists.txt pyproject.toml $(wildcard native/*)
+
+.PHONY: demo test lint format bench clean help
+
+help:
+	@echo "make demo   fit, compare and forecast on embedded data; writes a report page"
+	@echo "make test   all tests"
+	@echo "make lint   ruff and mypy"
+	@echo "make bench  the benchmarks; writes benchmarks/results"
+	@echo "make clean  remove what was built"
+
+demo: $(VENV)/.demo
+	@echo "» running the demo"
+	@$(BIN)/starcast demo --out starcast-report.html
+
+test: $(VENV)/.test
+	@echo "» running the tests"
+	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(VENV)/.lint
+	@$(BIN)/ruff check src tests benchmarks
+	@$(BIN)/ruff format --check src tests benchmarks
+	@$(BIN)/mypy
+
+format: $(VENV)/.lint
+	@$(BIN)/ruff check --fix src tests benchmarks
+	@$(BIN)/ruff format src tests benchmarks
+
+bench: $(VENV)/.test
+	@for script in benchmarks/bench_*.py; do echo "» $$script"; $(BIN)/python $$script || exit 1; done
+
+$(VENV)/.python:
+	@echo "» making a virtual environment in $(VENV)"
+	@$(PYTHON) -c 'import sys; sys.exit("Starcast needs Python 3.11 or newer, this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.12") if sys.version_info < (3, 11) else None'
+	@$(PYTHON) -m venv $(VENV) || (echo "python3 -m venv failed; on Debian and Ubuntu: apt install python3-venv" && exit 1)
+	@$(PIP) install --upgrade pip
+	@touch $@
+
+# The package itself, editable: Python files are live, a change of the C++ files builds anew.
+$(VENV)/.built: $(VENV)/.python $(NATIVE) constraints.txt
+	@echo "» building and installing starcast (a C++ compiler is at work)"
+	@$(PIP) install --editable .
+	@touch $@
+
+$(VENV)/.demo: $(VENV)/.built
+	@echo "» installing what the demo needs"
+	@$(PIP) install --editable '.[demo]'
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.built
+	@echo "» installing what the tests need"
+	@$(PIP) install --group test
+	@touch $@
+
+$(VENV)/.lint: $(VENV)/.test
+	@echo "» installing ruff and mypy"
+	@$(PIP) install --group lint
+	@touch $@
+
+clean:
+	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

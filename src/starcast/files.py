@@ -1,0 +1,45 @@
+"""Files written whole or not at all."""
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from starcast.errors import FileError
+
+
+@contextlib.contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Give a temporary file beside the target and put it in the target's place once it is complete and on the disk.
+
+    Whatever goes wrong, Ctrl-C included, the temporary file is removed and the target is as it was.
+    """
+    target = Path(path)
+    if target.is_dir():
+        raise FileError(f"{target} is a folder. Give the name of a file to write.")
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+        os.close(handle)
+    except OSError as error:
+        raise FileError(
+            f"{target} cannot be written: {error.strerror}. Choose a folder that can be written to."
+        ) from None
+    temporary = Path(name)
+    try:
+        yield temporary
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
+        temporary.chmod(0o666 & ~_umask())  # mkstemp makes private files; these are as public as any other
+        temporary.replace(target)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise FileError(f"{target} could not be written: {reason}. What was there before is untouched.") from None
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,133 @@
+"""What people see in a terminal: little bars, tables, one line for a mistake."""
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from rich.table import Table
+from rich.text import Text
+
+from starcast.distribution import Distribution
+from starcast.results import Results
+
+BLOCKS = "▁▂▃▄▅▆▇█"
+KEPT, WITHHELD = "green", "bright_black"
+
+
+def bars(probs: npt.ArrayLike) -> str:
+    """Return one bar per score, the likeliest as high as a line.
+
+    >>> bars([0.0, 0.1, 0.3, 0.6])
+    '▁▂▅█'
+    """
+    heights = np.asarray(probs, np.float64)
+    top = heights.max()
+    steps = np.rint(heights / (top if top > 0 else 1) * (len(BLOCKS) - 1)).astype(int)
+    return "".join(BLOCKS[step] for step in steps)
+
+
+def number(value: Any, digits: int = 3) -> str:
+    """Return a figure as people read it: '—' where it is undefined.
+
+    >>> number(0.12345), number(float("nan")), number(4.0, 1)
+    ('0.123', '—', '4.0')
+    """
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return "—"
+    return f"{value:.{digits}f}"
+
+
+def threshold_table(results: Results, measures: Iterable[str], title: str) -> Table:
+    """Return a table with a row per model and threshold, a line between models."""
+    measures = list(measures)
+    table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False, padding=(0, 2))
+    table.add_column("model")
+    for name in ("θ", *measures):
+        table.add_column(name, justify="right")
+    before = None
+    for row in results:
+        model = row["model"] if row["model"] != before else ""
+        if model and before is not None:
+            table.add_section()
+        before = row["model"]
+        silent = row.get("coverage") == 0
+        table.add_row(
+            model, f"{row['threshold']:.2f}", *(number(row[name]) for name in measures), style="dim" if silent else ""
+        )
+    return table
+
+
+def overall_table(results: Results, measures: Sequence[str], title: str) -> Table:
+    """Return a table with a row per model; the best figure of each column is bold (smaller is better in all)."""
+    table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False, padding=(0, 2))
+    table.add_column("model")
+    for name in measures:
+        table.add_column(name.upper(), justify="right")
+    rows = list({row["model"]: row for row in results}.values())
+    best = {name: min((row[name] for row in rows if not math.isnan(row[name])), default=None) for name in measures}
+    for row in rows:
+        cells = (Text(number(row[name]), style="bold" if row[name] == best[name] else "") for name in measures)
+        table.add_row(row["model"], *cells)
+    return table
+
+
+def forecast_table(
+    names: Sequence[str],
+    answer: Distribution,
+    threshold: float | None,
+    *,
+    point: str = "mode",
+    truth: Sequence[float] | None = None,
+    known: Sequence[bool] | None = None,
+    title: str = "",
+) -> Table:
+    """Return a table with a forecast per row: bars over the scores, prediction, reliability, the rating if known."""
+    table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False, padding=(0, 2))
+    table.add_column("item", overflow="ellipsis", no_wrap=True, max_width=34)
+    table.add_column(f"{answer.scores[0]:g}–{answer.scores[-1]:g}", no_wrap=True, min_width=len(answer.scores))
+    table.add_column("forecast", justify="right", no_wrap=True, min_width=8)
+    table.add_column("reliable", justify="right", no_wrap=True, min_width=8)
+    if truth is not None:
+        table.add_column("rated", justify="right")
+    prediction, reliability = answer.point(point), answer.reliability()
+    keep = answer.keep(threshold if threshold is not None else 0.0)
+    for at, name in enumerate(names):
+        note = "" if known is None or known[at] else " (unknown pair)"
+        shown = number(float(prediction[at]), 1 if point != "mean" else 2) if keep[at] else "withheld"
+        cells = [name + note, bars(answer.probs[at]), shown, f"{reliability[at]:.0%}"]
+        if truth is not None:
+            cells.append(f"{truth[at]:g}")
+        table.add_row(*cells, style=KEPT if keep[at] else WITHHELD)
+    return table
+
+
+def recommendation_table(rows: Sequence[dict[str, Any]]) -> Table:
+    """Return recommendations as a table; the user is told once a list."""
+    table = Table(header_style="bold", box=None, pad_edge=False, padding=(0, 2))
+    for name, side in (("user", "left"), ("rank", "right"), ("item", "left"), ("prediction", "right"),
+                       ("mean", "right"), ("reliability", "right")):  # fmt: skip
+        table.add_column(name, justify=side)  # type: ignore[arg-type]
+    before = None
+    for row in rows:
+        user = "" if row["user"] == before else str(row["user"])
+        before = row["user"]
+        table.add_row(
+            user, str(row["rank"]), str(row.get("title") or row["item"]), f"{row['prediction']:g}",
+            f"{row['mean']:.2f}", f"{row['reliability']:.0%}",
+        )  # fmt: skip
+    if not rows:
+        table.caption = "Nothing is reliable enough. Lower the threshold."
+    return table
+
+
+def dataset_table(rows: Sequence[dict[str, Any]]) -> Table:
+    """Return the list of data sets."""
+    table = Table(header_style="bold", box=None, pad_edge=False, padding=(0, 2))
+    for name in ("name", "title", "ratings", "users", "items", "scale"):
+        table.add_column(name, justify="right" if name in ("ratings", "users", "items") else "left")
+    for row in rows:
+        figures = (f"{row[name]:,}" for name in ("ratings", "users", "items"))
+        table.add_row(row["name"], row["title"], *figures, row["scale"])
+    return table
