@@ -34,11 +34,24 @@ app = typer.Typer(
 out = Console()
 err = Console(stderr=True)
 
+WRITERS = {".csv": "write_csv", ".parquet": "write_parquet", ".json": "write_json"}
+
+
+def _check_ending(path: Path | None) -> Path | None:
+    """Refuse an ending that cannot be written before any work is done."""
+    if path is not None:
+        choose("ending", path.suffix.lower(), WRITERS)
+    return path
+
+
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of a table for people.")]
 Threshold = Annotated[
     float | None, typer.Option("--threshold", "-t", help="θ: withhold what is less reliable than this, from 0 to 1.")
 ]
-Out = Annotated[Path | None, typer.Option("--out", "-o", help="Write the table here: .csv, .parquet or .json.")]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", "-o", callback=_check_ending, help="Write the table here: .csv, .parquet or .json."),
+]
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file that `starcast fit` wrote.")]
 Source = Annotated[str, typer.Argument(metavar="RATINGS", help="A ratings file, or a data set of `starcast datasets`.")]
 Part = Annotated[
@@ -163,7 +176,7 @@ def recommend(
     """Recommend items to some users or to all, the most promising of the reliable ones first."""
     fitted = load(model)
     whom = fitted.parse_users(users) if users else None
-    with Progress(console=err, transient=True) as progress:
+    with Progress(console=err, transient=True, disable=not err.is_terminal) as progress:
         task = progress.add_task("recommending", total=None)
         frame = fitted.recommend(
             whom, n, threshold, exclude_seen=not include_seen,
@@ -262,10 +275,8 @@ def _parameter(text: str) -> tuple[str, Any]:
 
 def _write(frame: Any, path: Path) -> None:
     """Write a table in the format that the ending of the file names."""
-    writers = {".csv": frame.write_csv, ".parquet": frame.write_parquet, ".json": frame.write_json}
-    writer = writers[choose("ending", path.suffix.lower(), writers)]
     with replacing(path) as temporary:
-        writer(temporary)
+        getattr(frame, WRITERS[path.suffix.lower()])(temporary)
     err.print(f"{len(frame):,} rows written to {path}", highlight=False)
 
 

@@ -32,7 +32,7 @@ def column_positions(header: Sequence[str], columns: Sequence[str | int] | None,
                 f"{', '.join(map(str, header))}. Name them: columns=('user column', 'item column', 'rating column')."
             )
         return [at for at in found if at is not None]
-    if isinstance(columns, str) or len(columns) not in (3, 4):
+    if not isinstance(columns, Sequence) or isinstance(columns, str) or len(columns) not in (3, 4):
         raise DataError(f"columns must name the user, item and rating column (and the timestamp), got {columns!r}.")
     return [_position(header, column, where) for column in columns]
 
@@ -53,7 +53,7 @@ def is_rating_name(name: str) -> bool:
 
 
 def _recognise(header: Sequence[str], role: str) -> int | None:
-    names = [_plain(name) for name in header]
+    names = [_plain(str(name)) for name in header]
     return next((names.index(alias) for alias in ROLES[role] if alias in names), None)
 
 

@@ -54,4 +54,6 @@ def read_columns(frame: object) -> nw.DataFrame[Any]:
             f"ratings must be a data frame (pandas, Polars, PyArrow, DuckDB, …), got {type(frame).__name__}. "
             "For arrays use Ratings.from_arrays, for files read_ratings."
         ) from None
+    except nw.exceptions.DuplicateError as error:
+        raise DataError(f"the columns of a frame must have different names: {error}") from None
     return taken.collect("polars") if isinstance(taken, nw.LazyFrame) else taken

@@ -16,7 +16,7 @@ class JavaRandom:
     """
 
     def __init__(self, seed: int) -> None:
-        self.state = (seed ^ MULTIPLIER) & MASK
+        self.state = (int(seed) ^ MULTIPLIER) & MASK  # int: NumPy's integers would overflow
 
     def next_bits(self, bits: int, n: int) -> npt.NDArray[np.uint64]:
         """Return the top `bits` of the next `n` states."""

@@ -32,7 +32,11 @@ def write(path: str | os.PathLike[str], meta: Mapping[str, Any], arrays: Mapping
             tensors[f"{name}.ends"] = np.cumsum([len(text) for text in encoded], dtype=np.int64)
         else:
             tensors[name] = np.ascontiguousarray(array)
-    header = {"format": FORMAT, "format_version": str(FORMAT_VERSION), "starcast": json.dumps({"version": version("starcast"), **meta})}
+    header = {
+        "format": FORMAT,
+        "format_version": str(FORMAT_VERSION),
+        "starcast": json.dumps({"version": version("starcast"), **meta}),
+    }
     with replacing(path) as temporary:
         try:
             safetensors.numpy.save_file(tensors, temporary, header)

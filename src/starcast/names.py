@@ -38,8 +38,8 @@ def as_names(values: object, what: str) -> Array:
     """
     if isinstance(values, (str, int, np.integer)) and not isinstance(values, bool):
         values = [values]
-    if hasattr(values, "to_numpy"):  # a column of a data frame
-        values = values.to_numpy()
+    if hasattr(values, "to_numpy"):
+        values = column_values(values)
     array = values if isinstance(values, np.ndarray) else _array_of(values, what)
     if array.ndim != 1:
         raise DataError(f"{what} must be one-dimensional, got the shape {array.shape}.")
@@ -48,22 +48,29 @@ def as_names(values: object, what: str) -> Array:
         if kind == "u" and len(array) and array.max() > np.iinfo(np.int64).max:
             raise DataError(f"{what} must fit in 64 signed bits, got {array.max()}. Give them as strings.")
         return np.ascontiguousarray(array, np.int64)
-    if kind in "UT":
-        return strings(array.tolist())
-    if kind == "O":
-        return _uniform(array, what)
+    if kind in "UTO":
+        return _uniform(array.astype(object), what)
     if len(array) == 0:
         return np.empty(0, np.int64)
-    raise DataError(f"{what} must be strings or integers, got {array.dtype} ({array[0]!r} first).")
+    missing = int(np.isnan(array).sum()) if kind == "f" else 0
+    if missing:  # a column of integers with gaps comes as floats with NaN
+        raise DataError(f"{what} must not be missing, but {missing:,} of {len(array):,} are.")
+    raise DataError(f"{what} must be strings or integers, got {array.dtype} ({array[0].item()!r} first).")
+
+
+def column_values(column: Any) -> Array:
+    """Return a column of a data frame as an array; PyArrow copies only when it is told that it may."""
+    try:
+        return np.asarray(column.to_numpy())
+    except ValueError:
+        return np.asarray(column.to_numpy(zero_copy_only=False))
 
 
 def _array_of(values: object, what: str) -> Array:
-    if not isinstance(values, Iterable):
+    if not isinstance(values, Iterable) or isinstance(values, bytes):
         raise DataError(f"{what} must be a sequence of strings or integers, got {values!r}.")
     column = list(values)
-    array = np.empty(len(column), object)
-    array[:] = column
-    return array
+    return np.fromiter(column, object, len(column))
 
 
 def _uniform(array: Array, what: str) -> Array:
@@ -77,7 +84,7 @@ def _uniform(array: Array, what: str) -> Array:
         missing = sum(_kind(value) == "missing" for value in array)
         raise DataError(f"{what} must not be missing, but {missing:,} of {len(array):,} are.")
     if set(kinds) == {"str"}:
-        return strings(array)
+        return _encodable(strings(array), what)
     if set(kinds) == {"int"}:
         try:
             return array.astype(np.int64)
@@ -92,9 +99,20 @@ def _kind(value: object) -> str:
         return "str"
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         return "int"
-    if value is None or value != value:  # None, NaN, NaT
-        return "missing"
+    same = value == value
+    if value is None or type(value).__name__ == "NAType" or (isinstance(same, (bool, np.bool_)) and not same):
+        return "missing"  # None, NaN, NaT, and pandas' NA, which will not be compared
     return type(value).__name__
+
+
+def _encodable(names: Array, what: str) -> Array:
+    """Return the names unless one holds half a character, which no file and no data frame could."""
+    try:
+        "".join(names).encode()
+    except UnicodeEncodeError:
+        bad = next(name for name in names if any("\ud800" <= letter <= "\udfff" for letter in name))
+        raise DataError(f"{what} must be text that UTF-8 can hold, got {bad!r}.") from None
+    return names
 
 
 def strings(values: Iterable[str]) -> Array:
@@ -129,7 +147,7 @@ class Lookup:
         if (wanted.dtype == object) != (self.names.dtype == object):
             have, got = ("strings", "integers") if self.names.dtype == object else ("integers", "strings")
             raise DataError(
-                f"{what} are {have} here (such as {self.names[0]!r}), got {got} (such as {wanted[0]!r}). "
+                f"{what} are {have} here (such as {plain(self.names[0])!r}), got {got} (such as {plain(wanted[0])!r}). "
                 f"Ask with {have}."
             )
         if self.names.dtype == object:
@@ -153,4 +171,16 @@ class Lookup:
         """
         if self.names.dtype == object:
             return list(texts)
-        return [int(text) if text.lstrip("-").isdecimal() else text for text in texts]
+        return [_integer_or_text(text) for text in texts]
+
+
+def _integer_or_text(text: str) -> int | str:
+    try:
+        return int(text)
+    except ValueError:
+        return text
+
+
+def plain(name: Any) -> Any:
+    """Return a name as Python shows it best: 7 rather than np.int64(7)."""
+    return name.item() if isinstance(name, np.generic) else name

@@ -268,7 +268,7 @@ class Model:
         known = self._user_known if what == "user" else self._item_known
         unknown = (codes < 0) | ~known[codes]
         if unknown.any():
-            first = as_names(names, f"{what}s")[unknown][0]
+            first = as_names(names, f"{what}s")[unknown].tolist()[0]
             count = f" ({int(unknown.sum()):,} of {len(codes):,} are unknown)" if len(codes) > 1 else ""
             shown = ", ".join(repr(name) for name in lookup.names[:3].tolist())
             raise UnknownNameError(
@@ -304,4 +304,6 @@ class Model:
 
 
 def _parameter_names(cls: type[Model]) -> list[str]:
+    if cls.__init__ is object.__init__:  # a model without parameters
+        return []
     return [name for name in inspect.signature(cls.__init__).parameters if name != "self"]

@@ -1,0 +1,209 @@
+"""The command line as a person and as a program use it."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import polars as pl
+import pytest
+
+import starcast as sc
+from starcast import cli
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Run a command in this process; return its exit code, output and messages."""
+
+    def command(*words):
+        monkeypatch.setattr(sys, "argv", ["starcast", *map(str, words)])
+        monkeypatch.setenv("COLUMNS", "120")
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+        printed = capsys.readouterr()
+        return end.value.code or 0, printed.out, printed.err
+
+    return command
+
+
+@pytest.fixture
+def table(tmp_path):
+    """A ratings file drawn from a planted truth."""
+    ratings, _ = sc.make_ratings(n_users=30, n_items=20, density=0.5, random_state=0)
+    file = tmp_path / "ratings.csv"
+    ratings.to_frame().write_csv(file)
+    return file
+
+
+@pytest.fixture
+def model(table, tmp_path, run):
+    file = tmp_path / "model.starcast"
+    assert run("fit", table, "--model", "bayes", "--out", file)[0] == 0
+    return file
+
+
+def mistake(result, *words):
+    """Check that a command ended with one line of error that holds the words, and no traceback."""
+    code, _, message = result
+    assert code == 2
+    assert message.startswith("error: ")
+    assert message.count("\n") == 1
+    for word in words:
+        assert word in message
+
+
+def test_help_has_an_example_for_every_command(run):
+    code, text, _ = run("--help")
+    assert code == 0
+    for name in ("datasets", "fit", "predict", "recommend", "evaluate", "demo", "doctor"):
+        assert name in text
+        assert f"starcast {name}" in run(name, "--help")[1]
+
+
+def test_version_is_the_packages(run):
+    assert run("--version")[1].strip() == f"starcast {sc.__version__}"
+
+
+def test_fit_writes_a_model_that_load_reads(table, tmp_path, run):
+    file = tmp_path / "item.starcast"
+    code, text, _ = run("fit", table, "-m", "item", "-p", "shrinkage=3", "-o", file, "--json")
+    assert code == 0
+    assert json.loads(text)["params"] == {"shrinkage": 3}
+    assert sc.load(file).shrinkage_ == 3
+
+
+def test_predict_gives_every_score_a_probability(model, run):
+    rows = json.loads(run("predict", model, 1, 1, 2, "--json")[1])
+    assert [row["item"] for row in rows] == [1, 2]
+    for row in rows:
+        assert sum(row["probs"].values()) == pytest.approx(1)
+        assert row["reliability"] == pytest.approx(max(row["probs"].values()))
+
+
+def test_predict_withholds_below_the_threshold(model, run):
+    rows = json.loads(run("predict", model, 1, 1, 2, "-t", "1", "--json")[1])
+    assert [row["prediction"] for row in rows] == [None, None]
+    assert "withheld" in run("predict", model, 1, 1, "-t", "1")[1]
+
+
+def test_predict_says_when_a_pair_is_unknown(model, run):
+    assert "unknown pair" in run("predict", model, 1, 12345)[1]
+
+
+def test_predict_reads_pairs_and_writes_a_table(model, tmp_path, run):
+    pairs, target = tmp_path / "pairs.csv", tmp_path / "answers.parquet"
+    pairs.write_text("item,user\n3,1\n4,2\n")
+    assert run("predict", model, "--pairs", pairs, "--out", target)[0] == 0
+    assert pl.read_parquet(target).select("user", "item").rows() == [(1, 3), (2, 4)]
+
+
+def test_recommend_lists_the_best_first(model, run):
+    rows = json.loads(run("recommend", model, 1, "-n", "4", "--json")[1])
+    assert [row["rank"] for row in rows] == [1, 2, 3, 4]
+    order = [(row["prediction"], row["mean"]) for row in rows]
+    assert order == sorted(order, reverse=True)
+
+
+def test_recommend_for_all_users_goes_to_a_file(model, tmp_path, run):
+    target = tmp_path / "all.csv"
+    assert run("recommend", model, "-n", "2", "--include-seen", "--out", target)[0] == 0
+    assert len(pl.read_csv(target)) == 60
+
+
+def test_recommend_says_when_nothing_is_reliable_enough(model, run):
+    assert "Nothing is reliable enough" in run("recommend", model, 1, "-t", "1")[1]
+
+
+def test_evaluate_gives_a_row_per_threshold(model, table, run):
+    code, text, message = run("evaluate", model, table, "-t", "0", "-t", "0.5", "--json")
+    rows = json.loads(text)
+    assert code == 0
+    assert [row["threshold"] for row in rows] == [0, 0.5]
+    assert rows[0]["coverage"] == 1
+    assert "fitted on" in message  # it was: the table is the training table
+
+
+def test_evaluate_prints_a_dash_where_nothing_is_left(model, table, run):
+    assert "—" in run("evaluate", model, table, "-t", "1")[1]
+
+
+def test_evaluate_takes_the_other_part_of_the_split(table, tmp_path, run):
+    file = tmp_path / "part.starcast"
+    run("fit", table, "-m", "item", "--split", "benchmark", "-o", file)
+    code, text, message = run("evaluate", file, table, "--split", "benchmark", "--json")
+    assert (code, message) == (0, "")
+    train, test = sc.benchmark_split(sc.read_ratings(table))
+    own = sc.evaluate(sc.ItemFrequency().fit(train), test)
+    assert [row["nll"] for row in json.loads(text)] == pytest.approx(own["nll"])
+
+
+def test_datasets_are_listed(run):
+    rows = json.loads(run("datasets", "--json")[1])
+    assert {"ml-100k", "ml-1m", "filmtrust", "sample"} <= {row["name"] for row in rows}
+    assert "100,000" in run("datasets")[1]
+
+
+@pytest.mark.data
+def test_a_data_set_can_be_named_instead_of_a_file(data_folder, tmp_path, run):
+    file = tmp_path / "ft.starcast"
+    assert run("fit", "filmtrust", "-m", "global", "-o", file)[0] == 0
+    assert len(sc.load(file).users_) == 1508
+
+
+def test_doctor_names_what_is_missing(run):
+    checks = {check["what"]: check for check in json.loads(run("doctor", "--json")[1])}
+    assert checks["native core"]["ok"]
+    assert checks["starcast"]["found"] == sc.__version__
+    assert "native core" in run("doctor")[1]
+
+
+def test_json_has_null_where_a_number_is_not_finite():
+    assert cli._plain({"a": [float("nan"), np.float64("inf"), 1.5]}) == {"a": [None, None, 1.5]}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["fit", "nowhere.csv"], ["no file nowhere.csv"]),
+        (["predict", "nowhere.starcast", "1", "2"], ["no model file"]),
+        (["datasets", "ml-100"], ["unknown data set 'ml-100'", "Did you mean 'ml-100k'?"]),
+        (["fit", "x.csv", "-m", "bmef"], ["unknown model 'bmef'", "Known:"]),
+        (["fit", "x.csv", "-m", "item", "-p", "shrinkage"], ["name=value", "'shrinkage'"]),
+        (["fit", "x.csv", "-m", "item", "-p", "shrink=1"], ["unknown parameter of ItemFrequency 'shrink'"]),
+        (["fit", "x.csv", "--split", "half"], ["unknown split 'half'"]),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(run, words, message):
+    mistake(run(*words), *message)
+
+
+def test_a_bad_threshold_is_told(model, run):
+    mistake(run("predict", model, 1, 1, "-t", "1.5"), "threshold must be a number from 0 to 1, got 1.5")
+    mistake(run("recommend", model, 1, "-t", "nan"), "threshold must be a number from 0 to 1, got nan")
+
+
+def test_an_unknown_user_is_told(model, run):
+    mistake(run("recommend", model, "4711"), "unknown user 4711", "such as")
+    mistake(run("recommend", model, "ann"), "users are integers here", "'ann'")
+
+
+def test_predict_without_a_pair_is_told(model, run):
+    mistake(run("predict", model), "give a user and at least one item")
+
+
+def test_an_ending_that_cannot_be_written_is_told(model, tmp_path, run):
+    mistake(run("recommend", model, 1, "--out", tmp_path / "x.xlsx"), "unknown ending '.xlsx'", ".parquet")
+    assert not list(tmp_path.glob("*.xlsx"))
+
+
+def test_a_bad_line_is_told_with_its_number(tmp_path, run):
+    file = tmp_path / "bad.csv"
+    file.write_text("user,item,rating\na,x,5\nb,y,abc\n")
+    mistake(run("fit", file), "rating must be a number, got 'abc'", "line 3 of bad.csv", "1 such line")
+
+
+def test_it_runs_as_a_module():
+    done = subprocess.run([sys.executable, "-m", "starcast", "fit", "nowhere.csv"], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
