@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import starcast as sc
 from starcast.errors import DataError, UnknownNameError
-from starcast.ratings import make_scale
+from starcast.scale import make_scale
 
 EXACT = settings(derandomize=True, max_examples=60, deadline=None)
 TRIPLES = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4), st.sampled_from([0.5, 1.0, 2.0, 4.0])), min_size=1, max_size=40)  # fmt: skip

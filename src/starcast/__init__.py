@@ -10,7 +10,6 @@ from starcast.datasets import (
     load_movielens_folds,
     load_myanimelist,
     load_sample,
-    make_ratings,
 )
 from starcast.distribution import Distribution
 from starcast.errors import (
@@ -28,6 +27,7 @@ from starcast.errors import (
 from starcast.evaluate import evaluate
 from starcast.io import read_ratings
 from starcast.models import MODELS, GlobalFrequency, ItemFrequency, Model, NaiveBayes, load
+from starcast.planted import make_ratings
 from starcast.ratings import Ratings
 from starcast.results import Results
 from starcast.split import Split, benchmark_split, holdout, k_fold, leave_last

@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import re
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,8 +15,10 @@ from starcast import _native
 from starcast.columns import column_positions, is_rating_name, pair_positions
 from starcast.errors import DataError, FileError, FileFormatError, choose, plural
 from starcast.names import as_names
-from starcast.ratings import Ratings, make_scale, off_scale, titles_of
+from starcast.ratings import Ratings, titles_of
+from starcast.scale import make_scale, off_scale
 
+LONGEST_HEADER = 1 << 20  # bytes; a quote that is open longer than that was none
 SEPARATORS = ("::", "\t", ",", ";", "|", " ")
 
 
@@ -62,16 +65,17 @@ def read_ratings(
         return Ratings.from_frame(frame, columns=columns, scores=scores, duplicates=duplicates, titles=titles)  # type: ignore[arg-type]
     text = _decode(file, content, encoding)
     start = text.startswith(b"\xef\xbb\xbf") * 3  # a byte order mark is not part of the first name
-    first = _first_line(file, text[start : start + 65536])
+    first, end = _first_record(file, text, start)
     sep = _separator(first) if sep is None else sep
     positions, has_header = _layout(file, first, sep, columns, header)
-    begin = _past_first_line(text, start) if has_header else start
+    begin = end if has_header else start
+    above = text.count(b"\n", 0, begin)  # lines that are not counted among those that hold ratings
     try:
         table = _native.read_text(text, begin, sep, *positions, _threads(len(text)))
     except UnicodeDecodeError:
         raise _not_utf8(file) from None
-    _check_lines(table["mistakes"], file.name, has_header, on_bad)
-    return _table(table, file, scores, has_header, titles, positions[3] >= 0).without_duplicates(duplicates)
+    _check_lines(table["mistakes"], file.name, above, on_bad)
+    return _table(table, file, scores, above, titles, positions[3] >= 0).without_duplicates(duplicates)
 
 
 def read_pairs(path: str | os.PathLike[str]) -> tuple[list[str], list[str]]:
@@ -110,6 +114,8 @@ def _read_bytes(file: Path) -> bytes:
         raise FileError(f"there is no file {file}. Check the name; relative paths start at {Path.cwd()}.") from None
     except OSError as error:
         raise FileError(f"{file} cannot be read: {error.strerror}.") from None
+    except ValueError as error:  # a name with a NUL byte
+        raise FileError(f"{str(file)!r} is no name of a file: {error}.") from None
     if content[:2] == b"\x1f\x8b":
         try:
             content = gzip.decompress(content)
@@ -123,7 +129,8 @@ def _read_bytes(file: Path) -> bytes:
 def _read_columnar(file: Path, content: bytes) -> pl.DataFrame:
     try:
         return pl.read_parquet(content) if content[:4] == b"PAR1" else pl.read_ipc(content)
-    except Exception as error:  # Polars raises many kinds, and all of them mean that the file is damaged
+    # Polars raises many kinds, one of them no Exception, and all of them mean that the file is damaged.
+    except (Exception, pl.exceptions.PanicException) as error:
         raise FileFormatError(
             f"{file} cannot be read as {'Parquet' if content[:4] == b'PAR1' else 'Arrow'}: {error}"
         ) from None
@@ -134,10 +141,10 @@ def _decode(file: Path, content: bytes, encoding: str) -> bytes:
     try:
         if encoding.lower().replace("_", "-") not in ("utf-8", "utf8"):
             content = content.decode(encoding).encode()
-    except LookupError:
+    except (LookupError, AttributeError, ValueError) as error:
+        if isinstance(error, UnicodeError):
+            raise DataError(f"{file.name} is not {encoding} text ({error}). Pass the right encoding=.") from None
         raise DataError(f"encoding must be one that Python knows, got {encoding!r}.") from None
-    except UnicodeError as error:
-        raise DataError(f"{file.name} is not {encoding} text ({error}). Pass the right encoding=.") from None
     if b"\0" in content[:4096]:
         raise FileFormatError(
             f"{file.name} is not a text: it holds NUL bytes. If it is UTF-16, pass encoding='utf-16'."
@@ -145,27 +152,33 @@ def _decode(file: Path, content: bytes, encoding: str) -> bytes:
     return content
 
 
-def _first_line(file: Path, head: bytes) -> str:
-    line = next(line for line in head.split(b"\n") if line.strip())
+def _first_record(file: Path, text: bytes, start: int) -> tuple[str, int]:
+    """Return the first line that is not blank, with the lines that its quotes span, and where the next begins."""
+    begin = len(text) - len(text[start:].lstrip())
+    begin = max(text.rfind(b"\n", 0, begin) + 1, start)
+    end = _line_end(text, begin)
+    while _is_open(text[begin:end]) and end < len(text) and end - begin < LONGEST_HEADER:
+        end = _line_end(text, end)
     try:
-        return line.decode().strip("\r\n")
+        record = text[begin:end].decode().strip("\r\n")
     except UnicodeDecodeError:
         raise _not_utf8(file) from None
+    if not record:
+        raise DataError(f"{file} is empty. A ratings file has a line per rating: user, item, rating.")
+    return record, end
+
+
+def _line_end(text: bytes, at: int) -> int:
+    return text.find(b"\n", at) + 1 or len(text)
+
+
+def _is_open(record: bytes) -> bool:
+    """Tell whether the record ends within quotes, and so goes on in the next line."""
+    return record.count(b'"') % 2 == 1
 
 
 def _not_utf8(file: Path) -> DataError:
     return DataError(f"{file.name} is not UTF-8 text. Pass its encoding, such as encoding='latin-1'.")
-
-
-def _past_first_line(text: bytes, start: int) -> int:
-    """Return where the line after the first line that is not blank begins."""
-    while True:
-        end = text.find(b"\n", start)
-        if end < 0:
-            return len(text)
-        if text[start:end].strip():
-            return end + 1
-        start = end + 1
 
 
 def _separator(line: str) -> str:
@@ -174,8 +187,22 @@ def _separator(line: str) -> str:
 
 
 def _fields(line: str, sep: str) -> list[str]:
-    fields = line.split() if sep == " " else line.split(sep)
-    return [field.strip().strip('"') for field in fields]
+    """Return the fields of a line, cut as the native reader cuts them: a quoted field may hold the separator."""
+    cut = r"[ \t]+" if sep == " " else re.escape(sep)
+    field = re.compile(rf'("(?:[^"]|"")*"?.*?|.*?)(?:{cut}|\Z)', re.DOTALL)
+    line = line.strip(" \t") if sep == " " else line
+    fields, at = [], 0
+    while at <= len(line) and (found := field.match(line, at)):
+        fields.append(_unquote(found[1].strip()))
+        if found.end(1) == len(line):
+            break
+        at = found.end()
+    return fields
+
+
+def _unquote(field: str) -> str:
+    quoted = len(field) > 1 and field[0] == field[-1] == '"'
+    return field[1:-1].replace('""', '"') if quoted else field
 
 
 def _layout(
@@ -229,19 +256,19 @@ MISTAKES = {
 }
 
 
-def _check_lines(mistakes: dict[str, tuple[int, int, bytes]], name: str, header: bool, on_bad: str) -> None:
+def _check_lines(mistakes: dict[str, tuple[int, int, bytes]], name: str, above: int, on_bad: str) -> None:
     if not mistakes or on_bad == "skip":
         return
     kind, (count, line, text) = min(mistakes.items(), key=lambda mistake: mistake[1][1])
     found = MISTAKES[kind].format(text=text.decode(errors="replace"))
     raise DataError(
-        f"{found} (line {line + header:,} of {name}; {plural(count, 'such line')}). "
+        f"{found} (line {line + above:,} of {name}; {plural(count, 'such line')}). "
         'Fix them, or pass on_bad="skip" to leave them out.'
     )
 
 
 def _table(
-    table: dict[str, Any], file: Path, scores: object, header: bool, titles: Mapping[Any, str] | None, timed: bool
+    table: dict[str, Any], file: Path, scores: object, above: int, titles: Mapping[Any, str] | None, timed: bool
 ) -> Ratings:
     """Return the columns that were read as ratings on their scale."""
     if len(table["user"]) == 0:
@@ -254,7 +281,7 @@ def _table(
         at = int(np.flatnonzero(off)[np.argmin(table["score_lines"][off])])
         count = int(np.isin(table["score"], np.flatnonzero(off)).sum())
         raise DataError(
-            off_scale(values[at], count, scale, f" in line {table['score_lines'][at] + header:,} of {file.name}")
+            off_scale(values[at], count, scale, f" in line {table['score_lines'][at] + above:,} of {file.name}")
         )
     users, items = as_names(table["users"], "users"), as_names(table["items"], "items")
     return Ratings(

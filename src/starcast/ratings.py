@@ -1,6 +1,7 @@
 """The one table that everything starts from: who rated what, and how."""
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -12,9 +13,8 @@ from starcast import _native
 from starcast.columns import column_positions
 from starcast.errors import DataError, choose, plural
 from starcast.frames import make_frame, read_columns
-from starcast.names import Array, Codes, code_names, strings
-
-MOST_SCORES = 127
+from starcast.names import Array, Codes, code_names, plain, strings
+from starcast.scale import as_numbers, as_seconds, make_scale, nearest, score_codes
 
 
 class Groups(NamedTuple):
@@ -100,14 +100,14 @@ class Ratings:
         """
         user_names, user = code_names(users, "users")
         item_names, item = code_names(items, "items")
-        numbers = _numbers(values)
+        numbers = as_numbers(values, "values")
         if not len(user) == len(item) == len(numbers):
             raise DataError(
                 f"users, items and values must have one length, got {len(user):,}, {len(item):,} and {len(numbers):,}."
             )
         scale = make_scale(np.unique(numbers) if scores is None else scores)
-        score = _code_scores(numbers, scale)
-        times = None if timestamps is None else _seconds(timestamps, len(user))
+        score = score_codes(numbers, scale)
+        times = None if timestamps is None else as_seconds(timestamps, len(user))
         table = cls(user_names, item_names, scale, user, item, score, times, titles_of(item_names, titles))
         return table.without_duplicates(duplicates)
 
@@ -120,7 +120,7 @@ class Ratings:
         """
         table = read_columns(frame)
         positions = column_positions(table.columns, columns, "the frame")
-        user, item, value, *time = (table[table.columns[at]].to_numpy() for at in positions)
+        user, item, value, *time = (table[:, at].to_numpy() for at in positions)
         if time:
             options.setdefault("timestamps", time[0])
         return cls.from_arrays(user, item, value, **options)
@@ -131,7 +131,7 @@ class Ratings:
 
         `users` and `items` name the rows and columns; by default they are called 0, 1, 2, …
         """
-        if not hasattr(matrix, "tocoo"):
+        if not hasattr(matrix, "tocoo") or len(matrix.shape) != 2:
             raise DataError(f"matrix must be a scipy.sparse matrix, got {type(matrix).__name__}.")
         entries = matrix.tocoo()
         user, item = np.asarray(entries.row, np.int64), np.asarray(entries.col, np.int64)
@@ -218,7 +218,7 @@ class Ratings:
         """Return a fingerprint (SHA-256) of names, scale and ratings, rows in their order."""
         digest = hashlib.sha256()
         for names in (self.users, self.items):
-            digest.update("\0".join(map(str, names.tolist())).encode())
+            digest.update(json.dumps(names.tolist()).encode())
         for array in (self.scores, self.user, self.item, self.score):
             digest.update(array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes())
         return digest.hexdigest()
@@ -231,24 +231,25 @@ class Ratings:
             return self
         if rule == "error":
             raise DataError(self._describe_duplicates(again, first))
-        score = self.score.copy()
+        score, times = self.score.copy(), self.timestamps
         if rule == "last":
             score[first] = score[again]  # `again` ascends within a pair, so the last one wins
+            if times is not None:
+                times = times.copy()
+                times[first] = times[again]
         elif rule == "mean":
             pairs = np.unique(first)
             total, count = np.zeros(len(self)), np.ones(len(self))
             np.add.at(total, first, self.values[again])
             np.add.at(count, first, 1)
-            score[pairs] = _nearest((self.values[pairs] + total[pairs]) / count[pairs], self.scores)
+            score[pairs] = nearest((self.values[pairs] + total[pairs]) / count[pairs], self.scores)
         keep = np.ones(len(self), bool)
         keep[again] = False
-        return Ratings(
-            self.users, self.items, self.scores, self.user, self.item, score, self.timestamps, self.titles
-        ).take(keep)
+        return Ratings(self.users, self.items, self.scores, self.user, self.item, score, times, self.titles).take(keep)
 
     def _describe_duplicates(self, again: Array, first: Array) -> str:
         shown = "; ".join(
-            f"user {self.users[self.user[a]]!r} rated item {self.items[self.item[a]]!r} "
+            f"user {plain(self.users[self.user[a]])!r} rated item {plain(self.items[self.item[a]])!r} "
             f"{self.values[b]:g} and {self.values[a]:g}"
             for a, b in list(zip(again, first, strict=True))[:3]
         )
@@ -259,90 +260,18 @@ class Ratings:
         )
 
 
-def make_scale(scores: object) -> npt.NDArray[np.float64]:
-    """Return an ascending scale of 2 to 127 distinct finite scores."""
-    scale = np.unique(_numbers(scores, "scores"))
-    if len(scale) > MOST_SCORES:
-        raise DataError(
-            f"a scale has at most {MOST_SCORES} scores, got {len(scale):,} from {scale[0]:g} to {scale[-1]:g}. "
-            "Round the ratings to a coarser scale first."
-        )
-    if len(scale) < 2:
-        found = f"only {scale[0]:g}" if len(scale) else "none"
-        raise DataError(f"a scale needs at least two different scores, got {found}. Pass the whole scale as scores=.")
-    return scale
-
-
 def titles_of(items: Array, titles: Mapping[Any, str] | None) -> Array | None:
     """Return one title per item, empty where the mapping has none."""
     return None if titles is None else strings(titles.get(item, "") for item in items.tolist())
 
 
-def _numbers(values: object, what: str = "values") -> npt.NDArray[np.float64]:
-    if hasattr(values, "to_numpy"):
-        values = values.to_numpy()
-    try:
-        numbers = np.asarray(values, np.float64)
-    except (TypeError, ValueError):
-        bad = [value for value in np.asarray(values, object).ravel() if not _is_number(value)]
-        raise DataError(
-            f"{what} must be numbers, got {bad[0]!r} ({len(bad):,} such)."
-            if bad
-            else f"{what} must be a flat sequence of numbers, got {values!r:.60}."
-        ) from None
-    if numbers.ndim != 1:
-        raise DataError(f"{what} must be one-dimensional, got the shape {numbers.shape}.")
-    if len(numbers) == 0:
-        raise DataError(f"{what} must hold at least one number, got none.")
-    bad_rows = np.flatnonzero(~np.isfinite(numbers))
-    if len(bad_rows):
-        raise DataError(
-            f"{what} must be finite, got {numbers[bad_rows[0]]} at position {bad_rows[0]:,} "
-            f"({len(bad_rows):,} such of {len(numbers):,})."
-        )
-    return numbers
-
-
-def _is_number(value: object) -> bool:
-    try:
-        float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        return False
-    return True
-
-
-def _code_scores(values: npt.NDArray[np.float64], scale: npt.NDArray[np.float64]) -> npt.NDArray[np.int8]:
-    code = np.searchsorted(scale, values)
-    off = scale[np.minimum(code, len(scale) - 1)] != values
-    if off.any():
-        raise DataError(off_scale(values[off][0], int(off.sum()), scale))
-    return code.astype(np.int8)
-
-
-def off_scale(value: float, count: int, scale: npt.NDArray[np.float64], where: str = "") -> str:
-    """Return the message for ratings that are not on the scale."""
-    listed = ", ".join(f"{score:g}" for score in scale[:12]) + (", …" if len(scale) > 12 else "")
-    found = f"{value:g}{where} ({plural(count, 'such rating')})"
-    return f"ratings must be on the scale {listed}; got {found}. Mend them or the scale."
-
-
-def _seconds(timestamps: object, n: int) -> npt.NDArray[np.int64]:
-    times = np.asarray(timestamps.to_numpy() if hasattr(timestamps, "to_numpy") else timestamps)
-    if times.dtype.kind == "M":
-        times = times.astype("datetime64[s]").astype(np.int64)
-    if times.shape != (n,) or times.dtype.kind not in "iuf" or not np.isfinite(times).all():
-        raise DataError(f"timestamps must be {n:,} finite numbers or dates, got {times.dtype} of shape {times.shape}.")
-    return np.array(np.floor(times), np.int64)
-
-
-def _nearest(values: npt.NDArray[np.float64], scale: npt.NDArray[np.float64]) -> npt.NDArray[np.int8]:
-    return np.asarray(np.abs(values[:, None] - scale).argmin(axis=1), np.int8)
-
-
 def _names_along(names: object, n: int, what: str) -> Array:
     distinct, codes = code_names(names, what)
     if len(codes) != n or len(distinct) != n:
-        raise DataError(f"{what} must be {n:,} different names, one along the matrix, got {len(codes):,}.")
+        raise DataError(
+            f"{what} must be {n:,} different names, one along the matrix, got {len(codes):,}, "
+            f"of which {len(distinct):,} different."
+        )
     return distinct
 
 
