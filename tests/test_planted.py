@@ -14,7 +14,7 @@ def test_planted_ratings_have_the_shape_asked_for() -> None:
     assert isinstance(truth, Distribution)
     assert truth.probs.shape == (720, 7)
     assert truth.scores.tolist() == ratings.scores.tolist()
-    assert len(set(rows(ratings))) == 720
+    assert len(set(zip(ratings.user.tolist(), ratings.item.tolist(), strict=True))) == 720
 
 
 @pytest.mark.parametrize(("n_users", "n_items"), [(1, 1), (1, 9), (9, 1), (20, 30), (30, 20)])

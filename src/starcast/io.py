@@ -19,6 +19,7 @@ from starcast.ratings import Ratings, titles_of
 from starcast.scale import make_scale, off_scale
 
 LONGEST_HEADER = 1 << 20  # bytes; a quote that is open longer than that was none
+QUOTED = re.compile(r'"(?:[^"]|"")*"(?!")')
 SEPARATORS = ("::", "\t", ",", ";", "|", " ")
 
 
@@ -65,8 +66,8 @@ def read_ratings(
         return Ratings.from_frame(frame, columns=columns, scores=scores, duplicates=duplicates, titles=titles)  # type: ignore[arg-type]
     text = _decode(file, content, encoding)
     start = text.startswith(b"\xef\xbb\xbf") * 3  # a byte order mark is not part of the first name
-    first, end = _first_record(file, text, start)
-    sep = _separator(first) if sep is None else sep
+    _check_separator(sep)
+    first, sep, end = _first_record(file, text, start, sep)
     positions, has_header = _layout(file, first, sep, columns, header)
     begin = end if has_header else start
     above = text.count(b"\n", 0, begin)  # lines that are not counted among those that hold ratings
@@ -152,65 +153,74 @@ def _decode(file: Path, content: bytes, encoding: str) -> bytes:
     return content
 
 
-def _first_record(file: Path, text: bytes, start: int) -> tuple[str, int]:
-    """Return the first line that is not blank, with the lines that its quotes span, and where the next begins."""
-    begin = len(text) - len(text[start:].lstrip())
-    begin = max(text.rfind(b"\n", 0, begin) + 1, start)
-    end = _line_end(text, begin)
-    while _is_open(text[begin:end]) and end < len(text) and end - begin < LONGEST_HEADER:
-        end = _line_end(text, end)
-    try:
-        record = text[begin:end].decode().strip("\r\n")
-    except UnicodeDecodeError:
-        raise _not_utf8(file) from None
-    if not record:
+def _check_separator(sep: object) -> None:
+    if sep is not None and (not isinstance(sep, str) or not sep or "\n" in sep or '"' in sep):
+        raise DataError(f"sep must be a text of at least one character, not a quote or a line break, got {sep!r}.")
+
+
+def _first_record(file: Path, text: bytes, start: int, sep: str | None) -> tuple[str, str, int]:
+    """Return the first record that is not blank, the separator that cuts it, and where the next record begins.
+
+    The most telling separator that gives three columns is taken. Where quotes are open, the record goes on in the next
+    line; where they are open to no end, they were none, and the line stands for itself.
+    """
+    begin = start + len(text[start:]) - len(text[start:].lstrip())
+    begin = max(text.rfind(b"\n", start, begin) + 1, start)
+    first_end = end = _line_end(text, begin)
+    if not text[begin:end].strip():
         raise DataError(f"{file} is empty. A ratings file has a line per rating: user, item, rating.")
-    return record, end
+    while end - begin < LONGEST_HEADER:
+        record = _utf8(file, text[begin:end])
+        cuts = {candidate: _cut(record, candidate) for candidate in (SEPARATORS if sep is None else (sep,))}
+        for candidate, (fields, is_open) in cuts.items():
+            if len(fields) >= 3 and not is_open:
+                return record, candidate, end
+        if end == len(text) or not any(is_open for _, is_open in cuts.values()):
+            break
+        end = _line_end(text, end)
+    return _utf8(file, text[begin:first_end]), "," if sep is None else sep, first_end
 
 
 def _line_end(text: bytes, at: int) -> int:
     return text.find(b"\n", at) + 1 or len(text)
 
 
-def _is_open(record: bytes) -> bool:
-    """Tell whether the record ends within quotes, and so goes on in the next line."""
-    return record.count(b'"') % 2 == 1
+def _utf8(file: Path, text: bytes) -> str:
+    try:
+        return text.decode().strip("\r\n")
+    except UnicodeDecodeError:
+        raise _not_utf8(file) from None
 
 
 def _not_utf8(file: Path) -> DataError:
     return DataError(f"{file.name} is not UTF-8 text. Pass its encoding, such as encoding='latin-1'.")
 
 
-def _separator(line: str) -> str:
-    """Return the separator that cuts the line into three columns or more, the most telling one first."""
-    return next((sep for sep in SEPARATORS if len(_fields(line, sep)) >= 3), ",")
-
-
 def _fields(line: str, sep: str) -> list[str]:
-    """Return the fields of a line, cut as the native reader cuts them: a quoted field may hold the separator."""
-    cut = r"[ \t]+" if sep == " " else re.escape(sep)
-    field = re.compile(rf'("(?:[^"]|"")*"?.*?|.*?)(?:{cut}|\Z)', re.DOTALL)
-    line = line.strip(" \t") if sep == " " else line
-    fields, at = [], 0
-    while at <= len(line) and (found := field.match(line, at)):
-        fields.append(_unquote(found[1].strip()))
-        if found.end(1) == len(line):
-            break
-        at = found.end()
-    return fields
+    return _cut(line, sep)[0]
 
 
-def _unquote(field: str) -> str:
-    quoted = len(field) > 1 and field[0] == field[-1] == '"'
-    return field[1:-1].replace('""', '"') if quoted else field
+def _cut(record: str, sep: str) -> tuple[list[str], bool]:
+    """Return the fields, cut as the native reader cuts them, and whether the last one has a quote left open."""
+    separator = re.compile(r"[ \t]+" if sep == " " else re.escape(sep))
+    record = record.strip(" \t") if sep == " " else record
+    fields: list[str] = []
+    at = 0
+    while True:
+        quoted = QUOTED.match(record, at)
+        is_open = quoted is None and record[at : at + 1] == '"'
+        stop = None if is_open else separator.search(record, quoted.end() if quoted else at)
+        field = record[at : stop.start() if stop else len(record)].strip()
+        fields.append(field[1:-1].replace('""', '"') if len(field) > 1 and field[0] == field[-1] == '"' else field)
+        if stop is None:
+            return fields, is_open
+        at = stop.end()
 
 
 def _layout(
     file: Path, first: str, sep: str, columns: Sequence[str | int] | None, header: bool | None
 ) -> tuple[tuple[int, int, int, int], bool]:
     """Return the columns of user, item, rating, timestamp (-1: none) and whether there is a header."""
-    if not isinstance(sep, str) or not sep or "\n" in sep or '"' in sep:
-        raise DataError(f"sep must be a text of at least one character, not a quote or a line break, got {sep!r}.")
     fields = _fields(first, sep)
     if len(fields) < 3:
         better = [repr(s) for s in SEPARATORS if len(_fields(first, s)) >= 3]
