@@ -65,11 +65,12 @@ static bool parse_number(std::string_view text, double& value) {
     if (negative) value = -value;
     return true;
   }
-  if (text[0] == '+') text.remove_prefix(1);
+  if (text[0] == '+' && text.size() > 1 && text[1] != '-') text.remove_prefix(1);
 #if defined(__cpp_lib_to_chars)
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error == std::errc::result_out_of_range) value = INFINITY;
-  return end == text.data() + text.size() && error != std::errc::invalid_argument;
+  if (error == std::errc::invalid_argument || end != text.data() + text.size()) return false;
+  if (error == std::errc::result_out_of_range) value = std::strtod(std::string(text).c_str(), nullptr);  // 0 or infinity
+  return true;
 #else
   const std::string copy(text);
   char* end = nullptr;

@@ -2,6 +2,10 @@
 
 import dataclasses
 import datetime
+import gc
+import subprocess
+import sys
+import tracemalloc
 
 import duckdb
 import numpy as np
@@ -395,3 +399,48 @@ def test_a_name_cannot_move_between_users_and_items_unseen():
     one = sc.Ratings.from_arrays(["ab"], ["c"], [1], scores=[1, 2])
     two = sc.Ratings.from_arrays(["a"], ["bc"], [1], scores=[1, 2])
     assert one.digest() != two.digest()
+
+
+# Memory.
+
+TEN_MILLION = """
+import sys, numpy as np, psutil, starcast as sc
+from pathlib import Path
+folder = Path(sys.argv[1])
+base = sc.read_ratings(folder / "ml-1m" / "ratings.dat", columns=(0, 1, 2))
+# Ten copies of MovieLens 1M, each of other users: 10 million ratings.
+users = np.concatenate([base.users[base.user] + 10_000 * k for k in range(10)])
+items, values = np.tile(base.items[base.item], 10), np.tile(base.values, 10)
+del base
+sc.Ratings.from_arrays(users[:1000], items[:1000], values[:1000])  # whatever is loaded late is loaded now
+before = psutil.Process().memory_info().rss
+ratings = sc.Ratings.from_arrays(users, items, values)
+print(len(ratings), ratings.nbytes, psutil.Process().memory_info().rss - before)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.data
+def test_ten_million_ratings_take_at_most_100_megabytes(data_folder):
+    done = subprocess.run([sys.executable, "-c", TEN_MILLION, data_folder], capture_output=True, text=True, check=True)
+    n, counted, resident = map(int, done.stdout.split())
+    assert n == 10_002_090
+    assert counted <= 10 * n <= 101e6
+    assert counted == 9 * n + 5 * 8
+    assert resident <= 100e6
+
+
+@pytest.mark.slow
+def test_a_table_allocates_what_it_counts():
+    rng = np.random.default_rng(0)
+    cell = rng.permutation(4_000_000)[:1_000_000]
+    users, items, values = cell // 2000, cell % 2000, cell % 5
+    tracemalloc.start()
+    try:
+        ratings = sc.Ratings.from_arrays(users, items, values)
+        gc.collect()
+        held = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert held <= ratings.nbytes + 100_000
+    assert ratings.nbytes <= 10 * len(ratings)

@@ -26,7 +26,19 @@ from starcast.errors import (
 )
 from starcast.evaluate import evaluate
 from starcast.io import read_ratings
-from starcast.models import MODELS, GlobalFrequency, ItemFrequency, Model, NaiveBayes, load
+from starcast.models import (
+    MODELS,
+    PMF,
+    BeMF,
+    BiasedMF,
+    DirMF,
+    GlobalFrequency,
+    ItemFrequency,
+    Model,
+    NaiveBayes,
+    ResBeMF,
+    load,
+)
 from starcast.planted import make_ratings
 from starcast.ratings import Ratings
 from starcast.results import Results
@@ -36,7 +48,11 @@ __version__ = _version("starcast")
 
 __all__ = [
     "MODELS",
+    "PMF",
+    "BeMF",
+    "BiasedMF",
     "DataError",
+    "DirMF",
     "Distribution",
     "DivergenceError",
     "DownloadError",
@@ -50,6 +66,7 @@ __all__ = [
     "NotFittedError",
     "ParameterError",
     "Ratings",
+    "ResBeMF",
     "Results",
     "Split",
     "StarcastError",

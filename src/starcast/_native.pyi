@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -5,14 +6,106 @@ import numpy.typing as npt
 
 compiler: str
 
-def code_integers(values: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]: ...
-def group_rows(codes: npt.NDArray[np.int32], n_groups: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]: ...
-def find_duplicates(
-    users: npt.NDArray[np.int32], items: npt.NDArray[np.int32], n_users: int, n_items: int
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]: ...
+F32 = npt.NDArray[np.float32]
+F64 = npt.NDArray[np.float64]
+I8 = npt.NDArray[np.int8]
+I32 = npt.NDArray[np.int32]
+I64 = npt.NDArray[np.int64]
+OnRound = Callable[[int, float], bool] | None
+
+def bell(values: F64, edges: F64, spread: float) -> F64: ...
+def code_integers(values: I64) -> tuple[I32, I64]: ...
+def group_rows(codes: I32, n_groups: int) -> tuple[I64, I64]: ...
+def find_duplicates(users: I32, items: I32, n_users: int, n_items: int) -> tuple[I64, I64]: ...
 def read_text(
     content: bytes, offset: int, separator: str, user: int, item: int, rating: int, time: int, n_threads: int
 ) -> dict[str, Any]: ...
-def top_n(
-    first: npt.NDArray[np.float64], second: npt.NDArray[np.float64], allowed: npt.NDArray[np.bool_], n: int
-) -> npt.NDArray[np.int32]: ...
+def top_n(first: F64, second: F64, allowed: npt.NDArray[np.bool_], n: int) -> I32: ...
+
+class fast:  # noqa: N801
+    @staticmethod
+    def isa() -> str: ...
+    @staticmethod
+    def allocate_rows(n_rows: int, n_planes: int, n_scores: int) -> F32: ...
+    @staticmethod
+    def pack_rows(planes: F32, rows: F32) -> None: ...
+    @staticmethod
+    def unpack_rows(rows: F32, planes: F32) -> None: ...
+    @staticmethod
+    def fit_resbemf_exact(
+        user_side: tuple[I64, I32, I8],
+        item_side: tuple[I64, I32, I8],
+        P: F32,
+        Q: F32,
+        base: F32,
+        values: F32,
+        n_factors: int,
+        biased: bool,
+        regularization: float,
+        bias_regularization: float,
+        recklessness: float = ...,
+        n_rounds: int = ...,
+        tolerance: float = ...,
+        n_threads: int = ...,
+        callback: OnRound = ...,
+    ) -> list[float]: ...
+    @staticmethod
+    def fit_gradient(
+        model: str,
+        user_side: tuple[I64, I32, I8],
+        item_side: tuple[I64, I32, I8],
+        P: F32,
+        Q: F32,
+        base: F32,
+        values: F32,
+        n_factors: int,
+        biased: bool = ...,
+        learning_rate: float = ...,
+        regularization: float = ...,
+        bias_regularization: float = ...,
+        recklessness: float = ...,
+        published: bool = ...,
+        decay_per_rating: bool = ...,
+        n_rounds: int = ...,
+        n_threads: int = ...,
+        callback: OnRound = ...,
+    ) -> list[float]: ...
+    @staticmethod
+    def fit_point(
+        user_side: tuple[I64, I32, I8],
+        item_side: tuple[I64, I32, I8],
+        P: F32,
+        Q: F32,
+        user_bias: F32 | None,
+        item_bias: F32 | None,
+        values: F32,
+        mean: float = ...,
+        learning_rate: float = ...,
+        regularization: float = ...,
+        n_rounds: int = ...,
+        n_threads: int = ...,
+        callback: OnRound = ...,
+    ) -> list[float]: ...
+    @staticmethod
+    def proba(
+        user: I32,
+        item: I32 | None,
+        P: F32,
+        Q: F32,
+        base: F32,
+        n_factors: int,
+        biased: bool,
+        link: str,
+        out: F32,
+        n_threads: int = ...,
+    ) -> None: ...
+
+class strict:  # noqa: N801
+    @staticmethod
+    def java_exp(x: float) -> float: ...
+    @staticmethod
+    def digamma(x: float) -> float: ...
+    @staticmethod
+    def softmax_probs(P: F64, Q: F64, user: I32, item: I32, out: F64) -> None: ...
+    @staticmethod
+    def logistic_probs(P: F64, Q: F64, user: I32, item: I32, out: F64) -> None: ...

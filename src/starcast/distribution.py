@@ -32,10 +32,15 @@ class Distribution:
     """
 
     def __init__(self, probs: npt.ArrayLike, scores: npt.ArrayLike) -> None:
-        self.probs = np.asarray(probs)
-        if self.probs.dtype.kind != "f":
-            self.probs = self.probs.astype(np.float64)
-        self.scores = np.asarray(scores, np.float64)
+        try:
+            self.probs = np.asarray(probs)
+            if self.probs.dtype.kind == "c":
+                raise TypeError("complex numbers have no order")
+            if self.probs.dtype.kind != "f":
+                self.probs = self.probs.astype(np.float64)
+            self.scores = np.asarray(scores, np.float64)
+        except (TypeError, ValueError) as error:
+            raise DataError(f"probs and scores must be numbers: {error}.") from None
         self._check()
 
     @classmethod
@@ -50,7 +55,7 @@ class Distribution:
             raise DataError(
                 f"probs must have a column per score, got the shapes {self.probs.shape} and {self.scores.shape}."
             )
-        if len(self.scores) < 2 or not (np.diff(self.scores) > 0).all():
+        if len(self.scores) < 2 or not (np.isfinite(self.scores).all() and (np.diff(self.scores) > 0).all()):
             raise DataError(f"scores must be two or more and ascend, got {self.scores.tolist()}.")
         # Half an ulp a score is what rounding may cost; single precision is the coarsest that models use.
         wrong = ~((self.probs >= 0).all(axis=1) & (np.abs(self.probs.sum(axis=1, dtype=np.float64) - 1) < 1e-4))
@@ -77,7 +82,11 @@ class Distribution:
 
     def mean(self) -> Floats:
         """Return the expected score of each pair: what minimises the squared error."""
-        return np.asarray(self.probs @ self.scores, np.float64)
+        mean = np.zeros(len(self))
+        # Score by score: a matrix product would round a row differently in other company.
+        for probs, score in zip(self.probs.T, self.scores, strict=True):
+            mean += probs * score
+        return mean
 
     def median(self) -> Floats:
         """Return the lowest score with at least half of the probability at or below it: what minimises the
@@ -138,8 +147,7 @@ class Distribution:
 
     def keep(self, threshold: float, kind: str = "mode") -> npt.NDArray[np.bool_]:
         """Return which pairs are reliable enough: reliability at least `threshold`."""
-        check_fraction(threshold, "threshold")
-        return np.asarray(self.reliability(kind) >= threshold)
+        return np.asarray(self.reliability(kind) >= check_fraction(threshold, "threshold"))
 
     def to_frame(self, like: object = None) -> Any:
         """Return a data frame with mode, median, mean, reliability and one column per score, of the kind of `like`."""
@@ -149,7 +157,7 @@ class Distribution:
             "mean": self.mean(),
             "reliability": self.reliability(),
         }
-        columns |= {f"p_{score:g}": self.probs[:, at] for at, score in enumerate(self.scores)}
+        columns |= {f"p_{str(score).removesuffix('.0')}": self.probs[:, at] for at, score in enumerate(self.scores)}
         return make_frame(columns, like)
 
     def _quantile(self, level: float) -> npt.NDArray[np.intp]:

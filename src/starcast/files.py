@@ -16,11 +16,15 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     Whatever goes wrong, Ctrl-C included, the temporary file is removed and the target is as it was.
     """
     target = Path(path)
-    if target.is_dir():
-        raise FileError(f"{target} is a folder. Give the name of a file to write.")
     try:
+        if target.is_dir():
+            raise IsADirectoryError
         handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
         os.close(handle)
+    except IsADirectoryError:
+        raise FileError(f"{target} is a folder. Give the name of a file to write.") from None
+    except ValueError as error:  # a name with a NUL byte
+        raise FileError(f"{str(target)!r} is no name of a file: {error}.") from None
     except OSError as error:
         raise FileError(
             f"{target} cannot be written: {error.strerror}. Choose a folder that can be written to."

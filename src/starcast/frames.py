@@ -22,7 +22,7 @@ def make_frame(columns: dict[str, Any], like: object = None) -> Any:
     if backend in (None, nw.Implementation.POLARS):
         return frame
     series = {
-        name: values.to_list() if values.dtype == pl.String else values.to_numpy()
+        name: values.to_list() if values.dtype == pl.String or values.null_count() else values.to_numpy()
         for name, values in zip(frame.columns, frame, strict=True)
     }
     return nw.from_dict(series, backend=backend).to_native()  # type: ignore[arg-type]
@@ -31,7 +31,8 @@ def make_frame(columns: dict[str, Any], like: object = None) -> Any:
 def _column(name: str, values: Any) -> pl.Series:
     if isinstance(values, np.ndarray) and values.dtype == object:
         values = values.tolist()
-    return pl.Series(name, values, nan_to_null=name == "prediction")
+    # Not strict: a parameter may be a number in one row and "auto" in the next.
+    return pl.Series(name, values, nan_to_null=name == "prediction", strict=False)
 
 
 def backend_of(like: object) -> nw.Implementation | None:

@@ -88,12 +88,14 @@ def read_pairs(path: str | os.PathLike[str]) -> tuple[list[str], list[str]]:
     content = _read_bytes(file)
     if content[:4] == b"PAR1" or content[:6] == b"ARROW1":
         frame = _read_columnar(file, content)
-        header, rows = tuple(frame.columns), frame.cast(pl.String).rows()
+        header = tuple(frame.columns)
+        rows = [tuple("" if cell is None else str(cell) for cell in row) for row in frame.rows()]
     else:
         text = _decode(file, content, "utf-8").decode("utf-8-sig", "replace")
-        first = text.lstrip("\r\n").split("\n", 1)[0]
-        sep = next((sep for sep in SEPARATORS if len(_fields(first, sep)) >= 2), ",")
-        lines = [line for line in text.splitlines() if line.strip()]
+        lines = [line for line in text.split("\n") if line.strip()]
+        if not lines:
+            raise DataError(f"{file} is empty. A file of pairs has a line per pair: user, item.")
+        sep = next((sep for sep in SEPARATORS if len(_fields(lines[0], sep)) >= 2), ",")
         header, *rows = [tuple(_fields(line, sep)) for line in lines]
         if pair_positions(header) is None:
             rows.insert(0, header)
@@ -107,10 +109,12 @@ def read_pairs(path: str | os.PathLike[str]) -> tuple[list[str], list[str]]:
 
 
 def _read_bytes(file: Path) -> bytes:
-    if file.is_dir():
-        raise FileError(f"{file} is a folder. Give the file with the ratings in it.")
     try:
+        if file.is_dir():
+            raise FileError(f"{file} is a folder. Give the file with the ratings in it.")
         content = file.read_bytes()
+    except FileError:
+        raise
     except FileNotFoundError:
         raise FileError(f"there is no file {file}. Check the name; relative paths start at {Path.cwd()}.") from None
     except OSError as error:
@@ -210,7 +214,7 @@ def _cut(record: str, sep: str) -> tuple[list[str], bool]:
         quoted = QUOTED.match(record, at)
         is_open = quoted is None and record[at : at + 1] == '"'
         stop = None if is_open else separator.search(record, quoted.end() if quoted else at)
-        field = record[at : stop.start() if stop else len(record)].strip()
+        field = record[at : stop.start() if stop else len(record)].strip(" \t\r")
         fields.append(field[1:-1].replace('""', '"') if len(field) > 1 and field[0] == field[-1] == '"' else field)
         if stop is None:
             return fields, is_open
@@ -230,7 +234,7 @@ def _layout(
             f"{sep!r}: {first[:60]!r}.{hint}"
         )
     if header is None:
-        named = columns is not None and any(isinstance(column, str) for column in columns)
+        named = isinstance(columns, Sequence) and any(isinstance(column, str) for column in columns)
         header = named or any(map(is_rating_name, fields)) or not any(map(_is_number, fields))
     if header:
         found = column_positions(fields, columns, file.name)

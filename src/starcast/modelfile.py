@@ -16,10 +16,12 @@ import safetensors.numpy
 
 from starcast.errors import FileError, FileFormatError
 from starcast.files import replacing
-from starcast.names import Array, strings
+from starcast.names import Array, plain, strings
 
 FORMAT_VERSION = 1
 FORMAT = "starcast"
+DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1", "U8": "u1"}
+VERSIONS = [str(number + 1) for number in range(FORMAT_VERSION)]  # as they are written in a file
 
 
 def write(path: str | os.PathLike[str], meta: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
@@ -27,7 +29,7 @@ def write(path: str | os.PathLike[str], meta: Mapping[str, Any], arrays: Mapping
     tensors: dict[str, Array] = {}
     for name, array in arrays.items():
         if array.dtype == object:
-            encoded = [text.encode("utf-8", "surrogatepass") for text in array]
+            encoded = [text.encode() for text in array]
             tensors[f"{name}.bytes"] = np.frombuffer(b"".join(encoded), np.uint8)
             tensors[f"{name}.ends"] = np.cumsum([len(text) for text in encoded], dtype=np.int64)
         else:
@@ -35,7 +37,7 @@ def write(path: str | os.PathLike[str], meta: Mapping[str, Any], arrays: Mapping
     header = {
         "format": FORMAT,
         "format_version": str(FORMAT_VERSION),
-        "starcast": json.dumps({"version": version("starcast"), **meta}),
+        "starcast": json.dumps({"version": version("starcast"), **meta}, default=plain),
     }
     with replacing(path) as temporary:
         try:
@@ -48,9 +50,9 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Array]
     """Return the plain values and the arrays, the latter as read-only views of the mapped file."""
     file = Path(path)
     header, begin = _read_header(file)
-    meta = _read_meta(file, header.pop("__metadata__", {}))
+    meta = _read_meta(file, header.pop("__metadata__", None) or {})
     data = np.memmap(file, np.uint8, mode="r", offset=0) if file.stat().st_size else np.empty(0, np.uint8)
-    arrays = {name: _view(data, begin, entry) for name, entry in header.items()}
+    arrays = {name: _view(file, name, data[begin:], entry) for name, entry in header.items()}
     for name in [name.removesuffix(".ends") for name in arrays if name.endswith(".ends")]:
         arrays[name] = _decode(file, name, arrays.pop(f"{name}.bytes", None), arrays.pop(f"{name}.ends"))
     return meta, arrays
@@ -58,29 +60,32 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Array]
 
 def _read_header(file: Path) -> tuple[dict[str, Any], int]:
     """Return the header, once safetensors itself has found the file sound, and where the data begin."""
-    if file.is_dir():
-        raise FileError(f"{file} is a folder. Give the model file in it.")
+    head = b""
     try:
+        if file.is_dir():
+            raise IsADirectoryError
+        if "\0" in str(file):
+            raise OSError("a name cannot hold a NUL byte")
         with file.open("rb") as handle:
             head = handle.read(8)
-            if head[:1] == b"\x80" or head[:2] == b"PK":
-                raise FileFormatError(
-                    f"{file} looks like a pickle or a zip, not like a Starcast model. Starcast never unpickles, "
-                    "because a pickle can run any code: fit the model again and save it with model.save."
-                )
             with safetensors.safe_open(file, framework="np"):
                 pass
             size = int.from_bytes(head, "little")
             return json.loads(handle.read(size)), 8 + size
+    except IsADirectoryError:
+        raise FileError(f"{file} is a folder. Give the model file in it.") from None
     except FileNotFoundError:
         raise FileError(
             f"there is no model file {file}. Check the name; relative paths start at {Path.cwd()}."
         ) from None
-    except FileFormatError:
-        raise
     except OSError as error:
         raise FileError(f"{file} cannot be read: {error.strerror or error}.") from None
     except (safetensors.SafetensorError, ValueError) as error:
+        if head[:1] == b"\x80" or head[:2] == b"PK":  # a sound file may begin so, too: they are bytes of its length
+            raise FileFormatError(
+                f"{file} looks like a pickle or a zip, not like a Starcast model. Starcast never unpickles, "
+                "because a pickle can run any code: fit the model again and save it with model.save."
+            ) from None
         raise FileFormatError(
             f"{file} is not a Starcast model, or a damaged one ({error}). Fit the model again, or fetch the file again."
         ) from None
@@ -90,9 +95,9 @@ def _read_meta(file: Path, header: Mapping[str, str]) -> dict[str, Any]:
     if header.get("format") != FORMAT:
         raise FileFormatError(f"{file} is a safetensors file, but not of a Starcast model.")
     written = header.get("format_version", "")
-    if not written.isdecimal() or int(written) > FORMAT_VERSION:
+    if written not in VERSIONS:
         raise FileFormatError(
-            f"{file} has the format version {written or 'none'}; this Starcast reads up to {FORMAT_VERSION}. "
+            f"{file} has the format version {written[:20] or 'none'}; this Starcast reads up to {FORMAT_VERSION}. "
             "Upgrade with: pip install -U starcast"
         )
     try:
@@ -104,10 +109,11 @@ def _read_meta(file: Path, header: Mapping[str, str]) -> dict[str, Any]:
     return meta
 
 
-def _view(data: Array, begin: int, entry: Mapping[str, Any]) -> Array:
-    dtype = np.dtype(safetensors.numpy._TYPES[entry["dtype"]]).newbyteorder("<")
+def _view(file: Path, name: str, data: Array, entry: Mapping[str, Any]) -> Array:
+    if entry["dtype"] not in DTYPES:
+        raise FileFormatError(f"{file} is damaged: {name!r} is of the type {entry['dtype']}, which no model has.")
     start, end = entry["data_offsets"]
-    return data[begin + start : begin + end].view(np.ndarray).view(dtype).reshape(entry["shape"])
+    return data[start:end].view(np.ndarray).view(DTYPES[entry["dtype"]]).reshape(entry["shape"])
 
 
 def _decode(file: Path, name: str, content: Array | None, ends: Array) -> Array:
@@ -117,7 +123,7 @@ def _decode(file: Path, name: str, content: Array | None, ends: Array) -> Array:
         and content.dtype == np.uint8
         and ends.dtype == np.int64
         and ends.ndim == content.ndim == 1
-        and bool((np.diff(ends, prepend=0) >= 0).all())
+        and bool((ends[1:] >= ends[:-1]).all() and (ends >= 0).all())
         and (int(ends[-1]) if len(ends) else 0) == len(content)
     )
     if not sound or content is None:
@@ -125,7 +131,7 @@ def _decode(file: Path, name: str, content: Array | None, ends: Array) -> Array:
     whole = content.tobytes()
     stops = ends.tolist()
     try:
-        texts = [whole[a:b].decode("utf-8", "surrogatepass") for a, b in zip([0, *stops[:-1]], stops, strict=True)]
+        texts = [whole[a:b].decode() for a, b in zip([0, *stops][:-1], stops, strict=True)]
     except UnicodeDecodeError:
         raise FileFormatError(f"{file} is damaged: {name!r} holds bytes that are no text. Fetch it again.") from None
     return strings(texts)

@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from starcast.distribution import Distribution
 from starcast.errors import ParameterError
+from starcast.metrics.probability import true_ratings
 
 Floats = npt.NDArray[np.float64]
 
@@ -22,10 +23,10 @@ class ReliabilityCurve:
 
 def reliability_curve(truth: npt.ArrayLike, distribution: Distribution, n_bins: int = 15) -> ReliabilityCurve:
     """Return the mean reliability and the accuracy of the mode in equal bins of the reliability."""
-    if not isinstance(n_bins, int) or n_bins < 1:
+    if not isinstance(n_bins, (int, np.integer)) or n_bins < 1:
         raise ParameterError(f"n_bins must be a whole number of at least 1, got {n_bins!r}.")
     reliability = distribution.reliability().astype(np.float64)
-    right = distribution.mode() == np.asarray(truth, np.float64)
+    right = distribution.mode() == true_ratings(truth, distribution)
     place = np.minimum((reliability * n_bins).astype(int), n_bins - 1)
     count = np.bincount(place, minlength=n_bins)
     nonzero = np.where(count > 0, count, np.nan)

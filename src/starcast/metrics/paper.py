@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from starcast.distribution import Distribution, check_fraction
-from starcast.errors import DataError, choose
+from starcast.errors import DataError, ParameterError, choose
 from starcast.ratings import Ratings
 
 Floats = npt.NDArray[np.float64]
@@ -45,12 +45,17 @@ def paper_measures(
     empty : {"undefined", "zero"}
         What stands where no user is left.
     point : array, optional
-        The predictions; by default the modes.
+        The predictions, NaN where there is none; by default the modes.
     """
     choose("empty", empty, ["undefined", "zero"])
     if len(distribution) != len(test):
         raise DataError(f"distribution must have a row per rating, got {len(distribution):,} for {len(test):,}.")
-    users = _Users(test, distribution, relevant, n, point)
+    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
+        raise ParameterError(f"n must be a whole number of at least 1, got {n!r}.")
+    prediction = distribution.mode() if point is None else np.asarray(point, np.float64)
+    if prediction.shape != (len(test),):
+        raise DataError(f"point must have a prediction per rating, got {prediction.shape} for {len(test):,}.")
+    users = _Users(test, distribution, relevant, n, prediction)
     nothing = 0.0 if empty == "zero" else np.nan
     rows = [users.measure(distribution.keep(check_fraction(t, "threshold")), nothing) for t in thresholds]
     return {name: np.array([row[name] for row in rows]) for name in PAPER_MEASURES}
@@ -70,22 +75,23 @@ class _Users:
     """The test ratings in the order in which every user's list ranks them, ready for one threshold after the other."""
 
     def __init__(
-        self, test: Ratings, distribution: Distribution, relevant: float | None, n: int, point: npt.ArrayLike | None
+        self, test: Ratings, distribution: Distribution, relevant: float | None, n: int, prediction: Floats
     ) -> None:
-        prediction = distribution.mode() if point is None else np.asarray(point, np.float64)
         # By user, then mode and mean descending, then position: as the paper recommends.
         self.order = np.lexsort((test.item, -distribution.mean(), -prediction, test.user))
         self.user = test.user[self.order]
         self.n_users = len(test.users)
         self.n_ratings = np.bincount(self.user, minlength=self.n_users)
         error = np.abs(prediction - test.values)[self.order]
+        self.given = ~np.isnan(error)
+        error = np.where(self.given, error, 0)
         self.error = error / (test.scores[-1] - test.scores[0])
         self.right = (error == 0).astype(np.float64)
         self.relevant = test.values[self.order] >= (relevant_from(test.scores) if relevant is None else relevant)
         self.n = n
 
     def measure(self, keep: npt.NDArray[np.bool_], nothing: float) -> dict[str, float]:
-        kept = keep[self.order]
+        kept = keep[self.order] & self.given
         count = self._per_user(kept)
         defined = np.where(count > 0, count, np.nan)
         return {

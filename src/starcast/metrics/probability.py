@@ -41,9 +41,7 @@ def rps(truth: npt.ArrayLike, distribution: Distribution) -> float:
 
 def score_codes(truth: npt.ArrayLike, distribution: Distribution) -> npt.NDArray[np.intp]:
     """Return the place of each true rating on the scale of the distribution."""
-    values = np.asarray(truth, np.float64)
-    if values.shape != (len(distribution),):
-        raise DataError(f"truth must have a rating per pair, got {values.shape} for {len(distribution):,} pairs.")
+    values = true_ratings(truth, distribution)
     codes = np.searchsorted(distribution.scores, values)
     off = distribution.scores[np.minimum(codes, len(distribution.scores) - 1)] != values
     if off.any():
@@ -52,6 +50,14 @@ def score_codes(truth: npt.ArrayLike, distribution: Distribution) -> npt.NDArray
             f"({int(off.sum()):,} such of {len(values):,})."
         )
     return codes
+
+
+def true_ratings(truth: npt.ArrayLike, distribution: Distribution) -> npt.NDArray[np.float64]:
+    """Return the true ratings as an array, one per pair."""
+    values = np.asarray(truth, np.float64)
+    if values.shape != (len(distribution),):
+        raise DataError(f"truth must have a rating per pair, got {values.shape} for {len(distribution):,} pairs.")
+    return values
 
 
 def _one_hot(truth: npt.ArrayLike, distribution: Distribution) -> npt.NDArray[np.float64]:

@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from starcast.distribution import Distribution
 from starcast.errors import choose
+from starcast.metrics.probability import true_ratings
 
 Floats = npt.NDArray[np.float64]
 
@@ -34,7 +35,7 @@ def risk_coverage(truth: npt.ArrayLike, distribution: Distribution, risk: str = 
     with the same reliability share their mean risk, since no threshold can part them.
     """
     choose("risk", risk, ["wrong", "absolute"])
-    values = np.asarray(truth, np.float64)
+    values = true_ratings(truth, distribution)
     loss = (distribution.mode() != values).astype(float) if risk == "wrong" else np.abs(distribution.median() - values)
     level, place = np.unique(-distribution.reliability(), return_inverse=True)
     shared = np.bincount(place, loss, len(level)) / np.maximum(np.bincount(place, minlength=len(level)), 1)

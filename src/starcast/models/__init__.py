@@ -8,15 +8,39 @@ import numpy as np
 from starcast import modelfile
 from starcast.errors import FileFormatError, ParameterError, UnknownNameError, choose
 from starcast.models.base import Model
+from starcast.models.bemf import BeMF
+from starcast.models.dirmf import DirMF
 from starcast.models.frequency import GlobalFrequency, ItemFrequency, NaiveBayes
+from starcast.models.point import PMF, BiasedMF
+from starcast.models.resbemf import ResBeMF
 
-__all__ = ["MODELS", "GlobalFrequency", "ItemFrequency", "Model", "NaiveBayes", "load", "make_model"]
+__all__ = [
+    "MODELS",
+    "PMF",
+    "BeMF",
+    "BiasedMF",
+    "DirMF",
+    "GlobalFrequency",
+    "ItemFrequency",
+    "Model",
+    "NaiveBayes",
+    "ResBeMF",
+    "load",
+    "make_model",
+]
 
 MODELS: dict[str, type[Model]] = {
     "global": GlobalFrequency,
     "item": ItemFrequency,
     "bayes": NaiveBayes,
+    "resbemf": ResBeMF,
+    "bemf": BeMF,
+    "dirmf": DirMF,
+    "pmf": PMF,
+    "biasedmf": BiasedMF,
 }
+
+LEAST_PRIOR = 1e-15  # models divide by the prior; no table is long enough for a score to be rarer
 
 
 def make_model(name: str, params: dict[str, Any] | None = None) -> Model:
@@ -35,10 +59,10 @@ def load(path: str | os.PathLike[str]) -> Model:
     model = _unfitted(path, meta)
     learnt = meta.get("learnt", {})
     modelfile.require(isinstance(learnt, dict), path, "its learnt values are no table")
-    modelfile.require(all(name.endswith("_") for name in (*learnt, *arrays)), path, "it holds what no model learns")
-    _check_arrays(path, type(model), learnt, arrays)
-    for name, value in (learnt | arrays).items():
+    _check_learnt(path, type(model), learnt, arrays)
+    for name, value in ({"titles_": None} | learnt | arrays).items():
         setattr(model, name, value)
+    modelfile.require(model._agrees(), path, "what was learnt does not fit the parameters")
     model._index()
     return model
 
@@ -46,7 +70,7 @@ def load(path: str | os.PathLike[str]) -> Model:
 def _unfitted(path: object, meta: dict[str, Any]) -> Model:
     classes = {cls.__name__: name for name, cls in MODELS.items()}
     modelfile.require(isinstance(meta.get("params"), dict), path, "its parameters are no table")
-    if meta.get("model") not in classes:
+    if meta.get("model") not in list(classes):  # a list, for what cannot be hashed
         raise FileFormatError(
             f"{path} holds a model of the kind {meta.get('model')!r}, which this Starcast does not have. "
             "Upgrade with: pip install -U starcast"
@@ -59,26 +83,31 @@ def _unfitted(path: object, meta: dict[str, Any]) -> Model:
     return model
 
 
-def _check_arrays(path: object, cls: type[Model], learnt: dict[str, Any], arrays: dict[str, Any]) -> None:
+def _check_learnt(path: object, cls: type[Model], learnt: dict[str, Any], arrays: dict[str, Any]) -> None:
     """Check that what a model file holds fits together, so that no answer can run outside an array."""
+    declared = cls.BASE | cls.LEARNT
+    foreign = {*learnt, *arrays} - {*declared, "titles_", "digest_"}
+    modelfile.require(not foreign, path, "it holds what no model learns")
+    twice = sorted({*learnt} & {*arrays})
+    modelfile.require(not twice, path, f"it holds {' and '.join(twice)} twice")
+    modelfile.require(isinstance(learnt.get("digest_"), str), path, "digest_ must be text")
     sizes: dict[str, int] = {}
-    for name, axes in (cls.BASE | cls.LEARNT).items():
-        modelfile.require(name in arrays or (not axes and _is_finite(learnt.get(name))), path, f"{name} is missing")
+    for name, axes in declared.items():
+        modelfile.require(name in arrays if axes else _is_finite(learnt.get(name)), path, f"{name} is missing")
         if axes:
             _check_shape(path, name, arrays[name], axes.split(), sizes)
-    for name in ("users_", "items_"):
-        modelfile.require(arrays[name].dtype in (object, np.int64), path, f"{name} must be text or whole numbers")
+            _check_numbers(path, name, arrays[name])
+    known = all(sizes[axis] for axis in ("users", "items", "ratings"))
+    modelfile.require(known, path, "it knows no user, item or rating")
     scale, start, seen = arrays["scores_"], arrays["seen_start_"], arrays["seen_items_"]
-    modelfile.require(len(scale) > 1 and (np.diff(scale) > 0).all(), path, "the scores do not ascend")
-    modelfile.require(start.dtype == np.int64 and seen.dtype == np.int32, path, "what was seen is not in whole numbers")
+    modelfile.require(len(scale) > 1 and (scale[1:] > scale[:-1]).all(), path, "the scores do not ascend")
     modelfile.require(
-        start[0] == 0 and start[-1] == len(seen) and (np.diff(start) >= 0).all(), path, "the users' rows do not fit"
+        start[0] == 0 and start[-1] == len(seen) and (start[1:] >= start[:-1]).all(), path, "the users' rows do not fit"
     )
     modelfile.require(((seen >= 0) & (seen < sizes["items"])).all(), path, "an item code lies outside the items")
-    titles = arrays.get("titles_")
-    modelfile.require(
-        titles is None or (titles.dtype == object and len(titles) == sizes["items"]), path, "the titles do not fit"
-    )
+    titles = arrays.get("titles_", learnt.get("titles_"))
+    fits = isinstance(titles, np.ndarray) and titles.dtype == object and len(titles) == sizes["items"]
+    modelfile.require(titles is None or fits, path, "the titles do not fit")
 
 
 def _check_shape(path: object, name: str, array: Any, axes: list[str], sizes: dict[str, int]) -> None:
@@ -87,9 +116,22 @@ def _check_shape(path: object, name: str, array: Any, axes: list[str], sizes: di
         base, _, more = axis.partition("+")
         wanted = sizes.setdefault(base, size - int(more or 0)) + int(more or 0)
         modelfile.require(size == wanted, path, f"{name} has {size} {base} instead of {wanted}")
-    if array.dtype != object:
+
+
+def _check_numbers(path: object, name: str, array: Any) -> None:
+    if name in ("users_", "items_"):
+        modelfile.require(array.dtype in (object, np.int64), path, f"{name} must be text or whole numbers")
+    elif name in ("seen_start_", "seen_items_"):
+        wanted = np.int64 if name == "seen_start_" else np.int32
+        modelfile.require(array.dtype == wanted, path, "what was seen is not in whole numbers")
+    else:
+        modelfile.require(array.dtype.kind == "f", path, f"{name} is not in floating point")
         modelfile.require(np.isfinite(array).all(), path, f"{name} holds numbers that are not finite")
+    if name.endswith(("prior_", "probs_")):
+        least = LEAST_PRIOR if name == "prior_" else 0
+        sound = (array >= least).all() and (np.abs(array.sum(axis=-1, dtype=np.float64) - 1) < 1e-4).all()
+        modelfile.require(sound, path, f"{name} does not hold probabilities")
 
 
 def _is_finite(value: object) -> bool:
-    return isinstance(value, (int, float)) and bool(np.isfinite(value))
+    return isinstance(value, (int, float)) and -1e300 < value < 1e300

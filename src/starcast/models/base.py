@@ -74,7 +74,11 @@ class Model:
         self.seen_items_ = ratings.item[rows]
         self.digest_ = ratings.digest()
         self._index()
-        self._fit(ratings)
+        try:
+            self._fit(ratings)
+        except BaseException:  # Ctrl-C too: half a fit is none
+            self._forget()
+            raise
         return self
 
     def predict_proba(self, users: object, items: object) -> Distribution:
@@ -143,10 +147,10 @@ class Model:
             self._known_items() if candidates is None else self._codes_or_error(self._item_lookup, candidates, "item")
         )
         item = np.unique(item)
-        size = max(1, BLOCK // max(1, len(item)))
+        length, size = min(int(n), len(item)), max(1, BLOCK // max(1, len(item)))
         blocks: list[dict[str, Array]] = []
         for begin in range(0, max(1, len(user)), size):
-            blocks.append(self._recommend_block(user[begin : begin + size], item, int(n), limit, exclude_seen))
+            blocks.append(self._recommend_block(user[begin : begin + size], item, length, limit, exclude_seen))
             if on_progress is not None:
                 on_progress(min(begin + size, len(user)), len(user))
         columns: dict[str, Any] = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
@@ -218,6 +222,10 @@ class Model:
         """Return the probabilities of known pairs, shape (pairs, scores)."""
         raise NotImplementedError
 
+    def _agrees(self) -> bool:
+        """Tell whether what was learnt, as read from a file, fits the parameters."""
+        return True
+
     # What the doors share.
 
     @property
@@ -241,9 +249,9 @@ class Model:
 
     def _answer(self, users: object, items: object) -> tuple[Distribution, npt.NDArray[np.bool_], Array, Array]:
         self._check_fitted()
-        user = self._user_lookup.codes(users, "users")
-        item = self._item_lookup.codes(items, "items")
         user_names, item_names = as_names(users, "users"), as_names(items, "items")
+        user = self._user_lookup.codes(user_names, "users")
+        item = self._item_lookup.codes(item_names, "items")
         if len(user) != len(item):
             if 1 not in (len(user), len(item)):
                 raise DataError(f"users and items must pair up, got {len(user):,} users and {len(item):,} items.")
@@ -264,11 +272,12 @@ class Model:
         return np.flatnonzero(self._item_known).astype(np.int32)
 
     def _codes_or_error(self, lookup: Lookup, names: object, what: str) -> Codes:
-        codes = lookup.codes(names, f"{what}s")
+        wanted = as_names(names, f"{what}s")
+        codes = lookup.codes(wanted, f"{what}s")
         known = self._user_known if what == "user" else self._item_known
         unknown = (codes < 0) | ~known[codes]
         if unknown.any():
-            first = as_names(names, f"{what}s")[unknown].tolist()[0]
+            first = wanted[unknown].tolist()[0]
             count = f" ({int(unknown.sum()):,} of {len(codes):,} are unknown)" if len(codes) > 1 else ""
             shown = ", ".join(repr(name) for name in lookup.names[:3].tolist())
             raise UnknownNameError(

@@ -162,7 +162,9 @@ def _smooth(counts: Counts, prior: Counts, shrinkage: float) -> Counts:
 
 def _joint(user_probs: Counts, item_probs: Counts, prior: Counts) -> Counts:
     joint = user_probs * (item_probs / prior)
-    return np.asarray(joint / joint.sum(axis=1, keepdims=True))
+    total = joint.sum(axis=1, keepdims=True)
+    nothing = total == 0  # so little shrinkage that the product is too small for a number
+    return np.where(nothing, prior, joint / np.where(nothing, 1, total))
 
 
 def _left_out_likelihood(counts: Counts, prior: Counts, shrinkage: float) -> float:
@@ -181,8 +183,10 @@ def _resolve(shrinkage: float | str, likelihood: Callable[[float], float]) -> fl
 
 
 def _check_shrinkage(name: str, value: object, *, at_least: str = "zero or more") -> None:
-    if value == "auto":
+    if isinstance(value, str) and value == "auto":
         return
-    good = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < np.inf
+    good = (
+        isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool) and 0 <= value < np.inf
+    )
     if not good or (value == 0 and at_least != "zero or more"):
         raise ParameterError(f'{name} must be {at_least}, or "auto", got {value!r}.')

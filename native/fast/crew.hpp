@@ -1,0 +1,77 @@
+// A crew of threads that lives as long as a fit. Work comes in chunks that any thread may take: a row is never shared, so who takes it does not matter.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace starcast {
+
+class Crew {
+public:
+    explicit Crew(int n_threads) {
+        for (int t = 1; t < n_threads; ++t) threads_.emplace_back([this, t] { wait_for_work(t); });
+    }
+    ~Crew() {
+        {
+            std::lock_guard lock(mutex_);
+            stop_ = true;
+        }
+        start_.notify_all();
+        for (auto &t : threads_) t.join();
+    }
+    Crew(const Crew &) = delete;
+    Crew &operator=(const Crew &) = delete;
+
+    int size() const { return static_cast<int>(threads_.size()) + 1; }
+
+    // Calls work(chunk, thread) for every chunk; the caller is thread 0.
+    void run(int64_t n_chunks, const std::function<void(int64_t, int)> &work) {
+        {
+            std::lock_guard lock(mutex_);
+            work_ = &work;
+            n_chunks_ = n_chunks;
+            next_ = 0;
+            busy_ = static_cast<int>(threads_.size());
+            ++turn_;
+        }
+        start_.notify_all();
+        take_chunks(0);
+        std::unique_lock lock(mutex_);
+        done_.wait(lock, [this] { return busy_ == 0; });
+    }
+
+private:
+    void take_chunks(int thread) {
+        for (int64_t c = next_++; c < n_chunks_; c = next_++) (*work_)(c, thread);
+    }
+    void wait_for_work(int thread) {
+        int64_t seen = 0;
+        for (;;) {
+            {
+                std::unique_lock lock(mutex_);
+                start_.wait(lock, [&] { return stop_ || turn_ != seen; });
+                if (stop_) return;
+                seen = turn_;
+            }
+            take_chunks(thread);
+            std::lock_guard lock(mutex_);
+            if (--busy_ == 0) done_.notify_one();
+        }
+    }
+
+    std::vector<std::thread> threads_;
+    std::mutex mutex_;
+    std::condition_variable start_, done_;
+    const std::function<void(int64_t, int)> *work_ = nullptr;
+    int64_t n_chunks_ = 0, turn_ = 0;
+    std::atomic<int64_t> next_{0};
+    int busy_ = 0;
+    bool stop_ = false;
+};
+
+}  // namespace starcast

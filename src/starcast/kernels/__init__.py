@@ -1,0 +1,61 @@
+"""The numeric core: ``fast`` (float32, lanes over the scores), ``strict`` (float64, the published order of every sum).
+
+``reference.py`` beside this file says in plain loops what both must compute.
+"""
+
+import os
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from starcast import _native
+from starcast._native import fast, strict
+from starcast.errors import ParameterError
+from starcast.ratings import Ratings
+
+__all__ = ["Side", "fast", "instruction_set", "make_sides", "resolve_threads", "strict"]
+
+
+class Side(NamedTuple):
+    """The ratings by user or by item: row r has the entries start[r] to start[r + 1], the others' codes ascending."""
+
+    start: npt.NDArray[np.int64]
+    other: npt.NDArray[np.int32]
+    score: npt.NDArray[np.int8]
+
+
+def make_sides(ratings: Ratings) -> tuple[Side, Side]:
+    """Return the ratings by user and by item.
+
+    Two stable counting sorts, first by one side and then by the other, leave every row sorted by the other's code.
+    """
+    _, by_item = _native.group_rows(ratings.item, len(ratings.items))
+    user_start, order = _native.group_rows(ratings.user[by_item], len(ratings.users))
+    by_user = by_item[order]
+    item_start, order = _native.group_rows(ratings.item[by_user], len(ratings.items))
+    by_item = by_user[order]
+    return (
+        Side(user_start, ratings.item[by_user], ratings.score[by_user]),
+        Side(item_start, ratings.user[by_item], ratings.score[by_item]),
+    )
+
+
+def resolve_threads(n_jobs: int | None) -> int:
+    """Return how many threads `n_jobs` asks for: None and -1 mean one a core.
+
+    >>> resolve_threads(3)
+    3
+    """
+    if n_jobs is None or n_jobs == -1:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if isinstance(n_jobs, bool) or not isinstance(n_jobs, (int, np.integer)) or n_jobs < 1:
+        raise ParameterError(
+            f"n_jobs must be a whole number of at least 1, or -1 or None for all cores, got {n_jobs!r}."
+        )
+    return int(n_jobs)
+
+
+def instruction_set() -> str:
+    """Return the instruction set that the fast kernels use on this machine."""
+    return fast.isa()

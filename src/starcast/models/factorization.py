@@ -1,0 +1,189 @@
+"""What the factorizations share: starting points, threads, progress, history, early stopping."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from starcast.distribution import Distribution
+from starcast.errors import DivergenceError, ParameterError, choose
+from starcast.javarandom import JavaRandom
+from starcast.kernels import Side, make_sides, resolve_threads
+from starcast.metrics import nll
+from starcast.models.base import Model
+from starcast.names import Codes
+from starcast.ratings import Ratings
+
+OnRound = Callable[[int, float], bool]
+PATIENCE = 3  # rounds without a better held-out log-loss before early stopping gives up
+HELD_OUT = 0.1  # the share of the ratings that early stopping looks at
+
+
+class Factorization(Model):
+    """A model of factors for users and items, learnt round by round: all users, then all items.
+
+    Attributes
+    ----------
+    n_iter_ : int
+        Rounds that were run.
+    history_ : ndarray
+        The objective after each round; empty in double precision, where the published program has none.
+    """
+
+    LEARNT: ClassVar[dict[str, str]] = {"n_iter_": "", "history_": "rounds"}
+
+    n_iter_: int
+    history_: npt.NDArray[np.float64]
+
+    # Set by the constructors of the subclasses.
+    n_factors: int
+    n_iters: int
+    regularization: float
+    early_stopping: bool
+    generator: str
+    on_divergence: str
+    random_state: int | None
+    n_jobs: int | None
+    verbose: bool
+
+    def _check_params(self) -> None:
+        self._check_factors()
+        check_whole("n_iters", self.n_iters, 1)
+        check_positive("regularization", self.regularization, zero=True)
+        choose("generator", self.generator, ["numpy", "java"])
+        choose("on_divergence", self.on_divergence, ["raise", "keep"])
+        if self.generator == "java" and not isinstance(self.random_state, int):
+            raise ParameterError(
+                f'random_state must be a whole number with generator="java", got {self.random_state!r}.'
+            )
+        if self.random_state is not None:
+            check_whole("random_state", self.random_state, 0)
+        if self.early_stopping and self._is_strict():
+            raise ParameterError(
+                "early_stopping needs single precision: the published updates have no held-out ratings."
+            )
+        resolve_threads(self.n_jobs)
+
+    def _check_factors(self) -> None:
+        check_whole("n_factors", self.n_factors, 1)
+
+    def _is_strict(self) -> bool:
+        """Tell whether the published double-precision program is followed."""
+        raise NotImplementedError
+
+    def _run(self, ratings: Ratings, users: Side, items: Side, n_iters: int, on_round: OnRound) -> list[float]:
+        """Learn in single precision from a fresh start; return the objective after each round."""
+        raise NotImplementedError
+
+    def _run_strict(self, users: Side, items: Side, on_round: Callable[[int], None]) -> int:
+        """Learn as the published program does; return the round that diverged, or -1."""
+        raise NotImplementedError
+
+    def _finish(self, ratings: Ratings) -> None:
+        """Learn what only the factors allow to be learnt."""
+
+    def _fit(self, ratings: Ratings) -> None:
+        users, items = make_sides(ratings)
+        if self._is_strict():
+            self._fit_strict(users, items)
+        else:
+            n_iters = self._best_rounds(ratings) if self.early_stopping else self.n_iters
+            with self._progress(n_iters) as advance:
+                self.history_ = np.array(self._run(ratings, users, items, n_iters, self._watch(advance)))
+            self.n_iter_ = len(self.history_)
+        self._finish(ratings)
+
+    def _fit_strict(self, users: Side, items: Side) -> None:
+        with self._progress(self.n_iters) as advance, np.errstate(all="ignore"):
+            diverged = self._run_strict(users, items, lambda iteration: advance(iteration))
+        if diverged > 0 and self.on_divergence == "raise":
+            raise self._divergence(diverged)
+        self.n_iter_, self.history_ = self.n_iters, np.empty(0)
+
+    def _watch(self, advance: Callable[[int], None]) -> OnRound:
+        def on_round(iteration: int, objective: float) -> bool:
+            advance(iteration)
+            if not np.isfinite(objective):
+                raise self._divergence(iteration)
+            return False
+
+        return on_round
+
+    def _divergence(self, iteration: int) -> DivergenceError:
+        model = type(self).__name__
+        return DivergenceError(
+            f"{model} diverged in iteration {iteration}: its factors are no longer finite. Lower learning_rate "
+            f"(now {getattr(self, 'learning_rate', None)!r}) or n_iters (now {self.n_iters!r})."
+        )
+
+    def _best_rounds(self, ratings: Ratings) -> int:
+        """Return the number of rounds after which held-out ratings have the lowest log-loss; the fit then uses all."""
+        held = np.random.default_rng(self.random_state).random(len(ratings)) < HELD_OUT
+        if held.all() or not held.any():
+            return self.n_iters
+        train, test = _rows(ratings, ~held), _rows(ratings, held)
+        losses: list[float] = []
+
+        def on_round(iteration: int, objective: float) -> bool:
+            if not np.isfinite(objective):
+                raise self._divergence(iteration)
+            answer = Distribution.trusted(self._running_proba(test.user, test.item), test.scores)
+            losses.append(nll(test.values, answer))
+            return len(losses) - int(np.argmin(losses)) > PATIENCE
+
+        self._run(train, *make_sides(train), self.n_iters, on_round)
+        return int(np.argmin(losses)) + 1
+
+    def _running_proba(self, user: Codes, item: Codes) -> npt.NDArray[Any]:
+        """Return the probabilities of pairs while a fit is running."""
+        raise NotImplementedError
+
+    def _draw(self, *shapes: tuple[int, ...], low: float = 0.0, high: float = 1.0) -> list[npt.NDArray[np.float64]]:
+        """Return uniform starting points of the given shapes, drawn one after the other."""
+        if self.generator == "java":
+            java = JavaRandom(int(self.random_state or 0))
+            uniform = [java.next_doubles(int(np.prod(shape))).reshape(shape) for shape in shapes]
+        else:
+            rng = np.random.default_rng(self.random_state)
+            uniform = [rng.random(shape) for shape in shapes]
+        return [low + (high - low) * points for points in uniform]
+
+    @contextlib.contextmanager
+    def _progress(self, n_iters: int) -> Iterator[Callable[[int], None]]:
+        """Show a bar while the fit runs, if it is to be verbose."""
+        if not self.verbose:
+            yield lambda iteration: None
+            return
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        with Progress(*columns, transient=True) as bar:
+            task = bar.add_task(f"fitting {type(self).__name__}", total=n_iters)
+            yield lambda iteration: bar.update(task, completed=iteration)
+
+
+def check_whole(name: str, value: object, least: int) -> None:
+    """Raise an error unless `value` is a whole number of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise ParameterError(f"{name} must be a whole number of at least {least}, got {value!r}.")
+
+
+def check_positive(name: str, value: object, *, zero: bool = False) -> None:
+    """Raise an error unless `value` is a finite number above zero, or zero where that is allowed."""
+    good = isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and np.isfinite(value)
+    if not good or not (value > 0 or (zero and value == 0)):  # type: ignore[operator]
+        raise ParameterError(f"{name} must be {'zero or more' if zero else 'above zero'}, got {value!r}.")
+
+
+def check_finite(name: str, value: object) -> None:
+    """Raise an error unless `value` is a finite number."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not np.isfinite(value):
+        raise ParameterError(f"{name} must be a finite number, got {value!r}.")
+
+
+def _rows(ratings: Ratings, keep: npt.NDArray[np.bool_]) -> Ratings:
+    """Return some rows with all names, so that codes stay what they are."""
+    return Ratings(
+        ratings.users, ratings.items, ratings.scores, ratings.user[keep], ratings.item[keep], ratings.score[keep]
+    )

@@ -1,0 +1,139 @@
+"""Factorizations with one vector per score for every user and item: ResBeMF, BeMF, DirMF."""
+
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from starcast.errors import ParameterError
+from starcast.kernels import Side, fast, resolve_threads, strict
+from starcast.models.factorization import Factorization
+from starcast.names import Codes
+from starcast.ratings import Ratings
+
+MOST_SCORES = 64  # lanes of the widest fast kernel
+
+
+class PerScore(Factorization):
+    """Base of the models whose users and items have a vector per score.
+
+    Attributes
+    ----------
+    user_factors_, item_factors_ : ndarray of shape (users or items, planes, scores)
+        A plane per factor and, with biases, one more for them; single precision, double if the published program is
+        followed.
+    base_ : ndarray of shape (scores,)
+        What all pairs have in common.
+    """
+
+    LEARNT: ClassVar[dict[str, str]] = Factorization.LEARNT | {
+        "user_factors_": "users planes scores",
+        "item_factors_": "items planes scores",
+        "base_": "scores",
+    }
+    LINK: ClassVar[str]  # what turns a dot product into a weight: "softmax" or "logistic"
+    SCORE_BY_SCORE: ClassVar[bool] = True  # the order in which the published program draws starting points
+
+    user_factors_: npt.NDArray[Any]
+    item_factors_: npt.NDArray[Any]
+    base_: npt.NDArray[np.float32]
+
+    # The same in the layout of the kernels that answer.
+    _P: npt.NDArray[Any]
+    _Q: npt.NDArray[Any]
+
+    def _has_biases(self) -> bool:
+        return False
+
+    def _run(self, ratings: Ratings, users: Side, items: Side, n_iters: int, on_round: Any) -> list[float]:
+        if len(ratings.scores) > MOST_SCORES:
+            found = len(ratings.scores)
+            raise ParameterError(
+                f"{type(self).__name__} takes up to {MOST_SCORES} scores in single precision, got {found}."
+            )
+        P, Q = self._starting_planes(len(ratings.users), len(ratings.items), len(ratings.scores))
+        self._P, self._Q = pack(P), pack(Q)
+        self._base = self._starting_base(ratings)
+        history = self._rounds(ratings, users, items, n_iters, on_round)
+        self.user_factors_, self.item_factors_ = unpack(self._P, P.shape), unpack(self._Q, Q.shape)
+        self.base_ = self._base
+        return history
+
+    def _rounds(self, ratings: Ratings, users: Side, items: Side, n_iters: int, on_round: Any) -> list[float]:
+        """Move self._P, self._Q and self._base; return the objective after each round."""
+        raise NotImplementedError
+
+    def _starting_planes(self, n_users: int, n_items: int, n_scores: int) -> tuple[Any, Any]:
+        """Return starting points of shape (rows, planes, scores)."""
+        shapes = [(rows, self.n_factors, n_scores) for rows in (n_users, n_items)]
+        P, Q = self._draw(*shapes)
+        return P.astype(np.float32), Q.astype(np.float32)
+
+    def _starting_base(self, ratings: Ratings) -> npt.NDArray[np.float32]:
+        return np.zeros(len(ratings.scores), np.float32)
+
+    def _run_strict(self, users: Side, items: Side, on_round: Any) -> int:
+        n_users, n_items, n_scores = len(self.users_), len(self.items_), len(self.scores_)
+        if self.SCORE_BY_SCORE:
+            drawn = self._draw((n_scores, n_users, self.n_factors), (n_scores, n_items, self.n_factors))
+            P, Q = (np.ascontiguousarray(points.transpose(1, 0, 2)) for points in drawn)
+        else:
+            P, Q = self._draw((n_users, n_scores, self.n_factors), (n_items, n_scores, self.n_factors))
+        fit = getattr(strict, f"fit_{type(self).__name__.lower()}")
+        diverged: int = fit(
+            *users, *items, self.scores_, P, Q, self.n_iters, self._learning_rate(), self.regularization,
+            resolve_threads(self.n_jobs), self.on_divergence == "raise", on_round,
+        )  # fmt: skip
+        self.user_factors_, self.item_factors_ = (np.ascontiguousarray(F.transpose(0, 2, 1)) for F in (P, Q))
+        self.base_ = np.zeros(n_scores, np.float32)
+        self._P, self._Q = P, Q
+        return diverged
+
+    def _learning_rate(self) -> float:
+        return float(self.learning_rate)  # type: ignore[attr-defined]
+
+    def _index(self) -> None:
+        super()._index()
+        if hasattr(self, "user_factors_"):
+            factors = (self.user_factors_, self.item_factors_)
+            if self.user_factors_.dtype == np.float64:
+                self._P, self._Q = (np.ascontiguousarray(F.transpose(0, 2, 1)) for F in factors)
+            else:
+                self._P, self._Q = (pack(np.ascontiguousarray(F, np.float32)) for F in factors)
+            self._base = np.array(self.base_, np.float32)
+
+    def _agrees(self) -> bool:
+        planes = self.n_factors + self._has_biases()
+        kinds = {self.user_factors_.dtype, self.item_factors_.dtype}
+        return self.user_factors_.shape[1] == planes and kinds in ({np.dtype("f4")}, {np.dtype("f8")})
+
+    def _proba(self, user: Codes, item: Codes) -> npt.NDArray[Any]:
+        if self.user_factors_.dtype == np.float64:
+            probs = np.empty((len(user), len(self.scores_)))
+            answer = strict.softmax_probs if self.LINK == "softmax" else strict.logistic_probs
+            answer(self._P, self._Q, user, item, probs)
+            return probs
+        return self._running_proba(user, item)
+
+    def _running_proba(self, user: Codes, item: Codes) -> npt.NDArray[Any]:
+        probs = np.empty((len(user), len(self._base)), np.float32)
+        pairs = np.ascontiguousarray(user), np.ascontiguousarray(item)
+        fast.proba(
+            *pairs, self._P, self._Q, self._base, self.n_factors, self._has_biases(), self.LINK, probs,
+            resolve_threads(self.n_jobs),
+        )  # fmt: skip
+        return probs
+
+
+def pack(planes: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """Return the factors in the layout of the fast kernels."""
+    rows = fast.allocate_rows(*planes.shape)
+    fast.pack_rows(planes, rows)
+    return rows
+
+
+def unpack(rows: npt.NDArray[np.float32], shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
+    """Return factors of the shape (rows, planes, scores) from the layout of the fast kernels."""
+    planes = np.empty(shape, np.float32)
+    fast.unpack_rows(rows, planes)
+    return planes

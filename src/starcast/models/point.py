@@ -1,0 +1,210 @@
+"""Factorizations that predict a number, PMF and BiasedMF, and the bell curve that makes it a distribution."""
+
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from starcast import _native
+from starcast.errors import choose
+from starcast.kernels import Side, fast, resolve_threads, strict
+from starcast.models.factorization import Factorization, check_positive
+from starcast.names import Codes
+from starcast.ratings import Ratings
+
+FLOOR = 0.001  # the share of the table's frequencies in a bell
+LANES = 8  # the fast kernels want vectors padded to a multiple of this
+
+
+class PointFactorization(Factorization):
+    r"""Base of the models that predict a number :math:`\hat r` and answer with a bell around it.
+
+    .. math:: P(s) = \Phi\Bigl(\frac{h_s - \hat r}{\sigma}\Bigr) - \Phi\Bigl(\frac{h_{s-1} - \hat r}{\sigma}\Bigr)
+
+    with :math:`h_s` halfway between score *s* and the next, infinite at both ends, and :math:`\sigma` the root mean
+    square of the training residuals; one part in a thousand is the table's frequencies, so that no rating is called
+    impossible. ``distribution="certain"`` is the paper's convention instead: all probability on the score nearest to
+    the prediction, a reliability of 1 everywhere.
+
+    Attributes
+    ----------
+    user_factors_, item_factors_ : ndarray of shape (users or items, columns)
+        The factors; with biases the first column is the bias.
+    mean_ : float
+        The mean of the training ratings; 0 without biases.
+    spread_ : float
+        :math:`\sigma`.
+    """
+
+    LEARNT: ClassVar[dict[str, str]] = Factorization.LEARNT | {
+        "user_factors_": "users columns",
+        "item_factors_": "items columns",
+        "mean_": "",
+        "spread_": "",
+    }
+    BIASED: ClassVar[bool]
+
+    user_factors_: npt.NDArray[Any]
+    item_factors_: npt.NDArray[Any]
+    mean_: float
+    spread_: float
+
+    def __init__(
+        self,
+        n_factors: int = 8,
+        n_iters: int = 50,
+        learning_rate: float = 0.01,
+        regularization: float = 0.1,
+        distribution: str = "normal",
+        precision: str = "single",
+        early_stopping: bool = False,
+        generator: str = "numpy",
+        on_divergence: str = "raise",
+        random_state: int | None = None,
+        n_jobs: int | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.n_factors = n_factors
+        self.n_iters = n_iters
+        self.learning_rate = learning_rate
+        self.regularization = regularization
+        self.distribution = distribution
+        self.precision = precision
+        self.early_stopping = early_stopping
+        self.generator = generator
+        self.on_divergence = on_divergence
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def _check_params(self) -> None:
+        super()._check_params()
+        choose("distribution", self.distribution, ["normal", "certain"])
+        choose("precision", self.precision, ["single", "double"])
+        check_positive("learning_rate", self.learning_rate)
+
+    def _is_strict(self) -> bool:
+        return self.precision == "double"
+
+    def _start(self, n_users: int, n_items: int) -> list[npt.NDArray[np.float64]]:
+        columns = self.n_factors + self.BIASED
+        return self._draw((n_users, columns), (n_items, columns), low=-1, high=1)
+
+    def _run(self, ratings: Ratings, users: Side, items: Side, n_iters: int, on_round: Any) -> list[float]:
+        P, Q = self._start(len(ratings.users), len(ratings.items))
+        self.mean_ = float(ratings.values.mean()) if self.BIASED else 0.0
+        biases = [np.ascontiguousarray(F[:, 0], np.float32) if self.BIASED else None for F in (P, Q)]
+        packed = [_padded(F[:, int(self.BIASED) :]) for F in (P, Q)]
+
+        def on_round_with_factors(iteration: int, objective: float) -> bool:
+            self._keep(packed, biases)
+            self.spread_ = max(1e-3, float(np.sqrt(max(0.0, -objective) / len(ratings))))
+            return bool(on_round(iteration, objective))
+
+        history = fast.fit_point(
+            users, items, packed[0], packed[1], biases[0], biases[1], ratings.scores.astype(np.float32), self.mean_, self.learning_rate,
+            self.regularization, n_iters, resolve_threads(self.n_jobs),
+            on_round_with_factors if self.early_stopping else on_round,
+        )  # fmt: skip
+        self._keep(packed, biases)
+        return history
+
+    def _keep(self, packed: list[Any], biases: list[Any]) -> None:
+        factors = [F[:, : self.n_factors] for F in packed]
+        if self.BIASED:
+            factors = [np.column_stack([b, F]) for b, F in zip(biases, factors, strict=True)]
+        self.user_factors_, self.item_factors_ = (np.ascontiguousarray(F) for F in factors)
+
+    def _run_strict(self, users: Side, items: Side, on_round: Any) -> int:
+        P, Q = self._start(len(self.users_), len(self.items_))
+        fit = getattr(strict, f"fit_{type(self).__name__.lower()}")
+        diverged: int = fit(
+            *users, *items, self.scores_, P, Q, self.n_iters, self.learning_rate, self.regularization,
+            resolve_threads(self.n_jobs), self.on_divergence == "raise", on_round,
+        )  # fmt: skip
+        self.user_factors_, self.item_factors_ = P, Q
+        self.mean_ = float(self.scores_[users.score].sum() / len(users.score)) if self.BIASED else 0.0
+        return diverged
+
+    def _finish(self, ratings: Ratings) -> None:
+        with np.errstate(all="ignore"):  # diverged factors that were asked to be kept
+            residuals = ratings.values - self.values(ratings.user, ratings.item)
+            # A spread of zero, from a perfect fit, would leave no bell; a hundredth of a step is as good as certain.
+            least = 0.01 * float(np.diff(self.scores_).min())
+            self.spread_ = max(least, float(np.sqrt(np.mean(residuals**2))))
+
+    def _agrees(self) -> bool:
+        return self.user_factors_.shape[1] == self.n_factors + self.BIASED and self.spread_ > 0
+
+    def values(self, user: Codes, item: Codes) -> npt.NDArray[np.float64]:
+        """Return the predicted numbers of coded pairs, summed factor by factor as the published program does."""
+        first = int(self.BIASED)
+        dot = np.zeros(len(user))
+        for k in range(first, self.user_factors_.shape[1]):
+            dot += self.user_factors_[user, k] * self.item_factors_[item, k]
+        if not self.BIASED:
+            return dot
+        return np.asarray(self.mean_ + self.user_factors_[user, 0] + self.item_factors_[item, 0] + dot)
+
+    def _running_proba(self, user: Codes, item: Codes) -> npt.NDArray[np.float64]:
+        return self._proba(user, item)
+
+    def _proba(self, user: Codes, item: Codes) -> npt.NDArray[np.float64]:
+        values = self.values(user, item)
+        halfway = (self.scores_[1:] + self.scores_[:-1]) / 2
+        if self.distribution == "certain":
+            return np.eye(len(self.scores_))[np.searchsorted(halfway, values)]
+        return (1 - FLOOR) * _native.bell(values, halfway, self.spread_) + FLOOR * self.prior_
+
+
+class PMF(PointFactorization):
+    r"""Probabilistic Matrix Factorization (Mnih and Salakhutdinov 2007).
+
+    .. math:: \hat r_{ui} = p_u \cdot q_i
+
+    Rating by rating, :math:`p_u \leftarrow p_u + \eta (e\, q_i - \lambda p_u)` with
+    :math:`e = r_{ui} - \hat r_{ui}`, for users and then for items.
+
+    Parameters
+    ----------
+    n_factors : int, default=8
+    n_iters : int, default=50
+    learning_rate : float, default=0.01
+        :math:`\eta` (the paper calls it gamma).
+    regularization : float, default=0.1
+        :math:`\lambda`.
+    distribution : {"normal", "certain"}
+        A bell around the prediction, or the paper's convention of a reliability of 1 everywhere.
+    precision : {"single", "double"}
+        "double" follows the published program to the last bit.
+    early_stopping, generator, on_divergence, random_state, n_jobs, verbose
+        As in :class:`ResBeMF`.
+    """
+
+    BIASED = False
+
+
+class BiasedMF(PointFactorization):
+    r"""Matrix factorization with biases (Koren et al. 2009).
+
+    .. math:: \hat r_{ui} = \mu + b_u + b_i + p_u \cdot q_i
+
+    Rating by rating, with :math:`e = r_{ui} - \hat r_{ui}`: :math:`b_u \leftarrow b_u + \eta (e - \lambda b_u)` and
+    :math:`p_u \leftarrow p_u + \eta (e\, q_i - \lambda p_u)`, for users and then for items.
+
+    Parameters
+    ----------
+    n_factors, n_iters, learning_rate, regularization, distribution, precision
+        As in :class:`PMF`.
+    early_stopping, generator, on_divergence, random_state, n_jobs, verbose
+        As in :class:`ResBeMF`.
+    """
+
+    BIASED = True
+
+
+def _padded(factors: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
+    columns = -(-factors.shape[1] // LANES) * LANES
+    padded = np.zeros((len(factors), columns), np.float32)
+    padded[:, : factors.shape[1]] = factors
+    return padded
