@@ -192,9 +192,10 @@ static size_t record_length(std::string_view text, const Layout& layout, bool& o
       if (open) return text.size();
       at = end;
     }
-    const size_t stop = blanks ? text.find_first_of(" \t\n", at) : std::min(text.find('\n', at), text.find(layout.separator, at));
-    if (stop == std::string_view::npos) return text.size();
-    if (text[stop] == '\n') return stop;
+    // The separator is sought within the line only: it may not occur in the rest of the file.
+    const std::string_view line = text.substr(0, text.find('\n', at));
+    const size_t stop = blanks ? line.find_first_of(" \t", at) : line.find(layout.separator, at);
+    if (stop == std::string_view::npos) return line.size();
     at = stop + layout.separator.size();
   }
   return text.size();

@@ -28,6 +28,7 @@ def test_a_line_per_model_without_the_silent_points():
 def test_only_the_highlighted_model_has_a_colour():
     lines = plots.plot_error_coverage(RESULTS, highlight="B").get_lines()
     assert [line.get_color() for line in lines] == [plots.GREY, plots.ACCENT]
+    assert [line.get_label() for line in lines] == ["1 other models", "B"]
 
 
 def test_thin_bins_are_left_out():

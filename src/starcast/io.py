@@ -19,7 +19,8 @@ from starcast.ratings import Ratings, titles_of
 from starcast.scale import make_scale, off_scale
 
 LONGEST_HEADER = 1 << 20  # bytes; a quote that is open longer than that was none
-QUOTED = re.compile(r'"(?:[^"]|"")*"(?!")')
+NOT_BLANK = re.compile(rb"\S")
+QUOTED, QUOTED_TEXT = re.compile(rb'"[^"]*+(?:""[^"]*+)*+"'), re.compile(r'"[^"]*+(?:""[^"]*+)*+"')
 SEPARATORS = ("::", "\t", ",", ";", "|", " ")
 
 
@@ -168,25 +169,32 @@ def _first_record(file: Path, text: bytes, start: int, sep: str | None) -> tuple
     The most telling separator that gives three columns is taken. Where quotes are open, the record goes on in the next
     line; where they are open to no end, they were none, and the line stands for itself.
     """
-    begin = start + len(text[start:]) - len(text[start:].lstrip())
-    begin = max(text.rfind(b"\n", start, begin) + 1, start)
-    first_end = end = _line_end(text, begin)
-    if not text[begin:end].strip():
+    letter = NOT_BLANK.search(text, start)
+    if letter is None:
         raise DataError(f"{file} is empty. A ratings file has a line per rating: user, item, rating.")
-    while end - begin < LONGEST_HEADER:
-        record = _utf8(file, text[begin:end])
-        cuts = {candidate: _cut(record, candidate) for candidate in (SEPARATORS if sep is None else (sep,))}
-        for candidate, (fields, is_open) in cuts.items():
-            if len(fields) >= 3 and not is_open:
-                return record, candidate, end
-        if end == len(text) or not any(is_open for _, is_open in cuts.values()):
-            break
-        end = _line_end(text, end)
-    return _utf8(file, text[begin:first_end]), "," if sep is None else sep, first_end
+    begin = max(text.rfind(b"\n", start, letter.start()) + 1, start)
+    window = text[begin : begin + LONGEST_HEADER]
+    for candidate in SEPARATORS if sep is None else (sep,):
+        length = _record_length(window, candidate)
+        record = _utf8(file, window[:length])
+        if len(_fields(record, candidate)) >= 3 and (length < len(window) or begin + length == len(text)):
+            return record, candidate, begin + length
+    end = text.find(b"\n", begin) + 1 or len(text)
+    return _utf8(file, text[begin:end]), "," if sep is None else sep, end
 
 
-def _line_end(text: bytes, at: int) -> int:
-    return text.find(b"\n", at) + 1 or len(text)
+def _record_length(text: bytes, sep: str) -> int:
+    """Return the length of the first record with its line break; 0 if one of its quotes is never closed."""
+    stops = re.compile(b"\n|" + (rb"[ \t]+" if sep == " " else re.escape(sep.encode("utf-8", "replace"))))
+    at = 0
+    while True:
+        quoted = QUOTED.match(text, at)
+        if quoted is None and text[at : at + 1] == b'"':
+            return 0
+        stop = stops.search(text, quoted.end() if quoted else at)
+        if stop is None or stop[0] == b"\n":
+            return stop.end() if stop else len(text)
+        at = stop.end()
 
 
 def _utf8(file: Path, text: bytes) -> str:
@@ -200,24 +208,19 @@ def _not_utf8(file: Path) -> DataError:
     return DataError(f"{file.name} is not UTF-8 text. Pass its encoding, such as encoding='latin-1'.")
 
 
-def _fields(line: str, sep: str) -> list[str]:
-    return _cut(line, sep)[0]
-
-
-def _cut(record: str, sep: str) -> tuple[list[str], bool]:
-    """Return the fields, cut as the native reader cuts them, and whether the last one has a quote left open."""
-    separator = re.compile(r"[ \t]+" if sep == " " else re.escape(sep))
+def _fields(record: str, sep: str) -> list[str]:
+    """Return the fields of one record, cut as the native reader cuts them: a quoted field may hold the separator."""
+    stops = re.compile(r"[ \t]+" if sep == " " else re.escape(sep))
     record = record.strip(" \t") if sep == " " else record
     fields: list[str] = []
     at = 0
     while True:
-        quoted = QUOTED.match(record, at)
-        is_open = quoted is None and record[at : at + 1] == '"'
-        stop = None if is_open else separator.search(record, quoted.end() if quoted else at)
+        quoted = QUOTED_TEXT.match(record, at)
+        stop = stops.search(record, quoted.end() if quoted else at)
         field = record[at : stop.start() if stop else len(record)].strip(" \t\r")
         fields.append(field[1:-1].replace('""', '"') if len(field) > 1 and field[0] == field[-1] == '"' else field)
         if stop is None:
-            return fields, is_open
+            return fields
         at = stop.end()
 
 

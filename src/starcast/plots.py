@@ -14,10 +14,11 @@ PALETTE = ("#d1495b", "#00798c", "#edae49", "#66a182", "#2e4057", "#8d6a9f", "#b
 def plot_error_coverage(results: Results, *, highlight: str | None = None, ax: Any = None) -> Any:
     """Draw 1-MAE against coverage, a line per model and a point per threshold; return the Axes.
 
-    With `highlight` that model alone has a colour and the others are grey.
+    With `highlight` that model alone has a colour and a name, and the others are grey.
     """
     ax = ax if ax is not None else new_axes()
     models = list(dict.fromkeys(results["model"]))
+    others = next((model for model in models if model != highlight), None)
     for at, model in enumerate(models):
         rows = [row for row in results.where(model=model) if row["coverage"] > 0]
         x, y = [row["coverage"] for row in rows], [row["1-MAE"] for row in rows]
@@ -53,6 +54,19 @@ def plot_reliability(curves: dict[str, ReliabilityCurve], *, least: int = 20, ax
     ax.set_xlim(0, 1)
     ax.set_ylim(0, 1)
     ax.set_aspect("equal")
+    ax.legend(frameon=False, loc="upper left")
+    return ax
+
+
+def plot_recklessness(results: Results, *, ax: Any = None) -> Any:
+    """Draw what a model says (mean reliability) and what happens (accuracy) against its recklessness."""
+    ax = ax if ax is not None else new_axes()
+    x = results["recklessness"]
+    ax.plot(x, results["reliability"], marker="o", color=ACCENT, label="mean reliability: what the model says")
+    ax.plot(x, results["accuracy"], marker="o", color=GREY, label="accuracy: what happens")
+    ax.axvline(0, color="#000000", alpha=0.25, linewidth=0.8, zorder=1)
+    ax.set_xlabel("recklessness: cautious ← 0 → bold")
+    ax.set_ylim(0, 1)
     ax.legend(frameon=False, loc="upper left")
     return ax
 

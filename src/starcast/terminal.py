@@ -84,7 +84,7 @@ def forecast_table(
     title: str = "",
 ) -> Table:
     """Return a table with a forecast per row: bars over the scores, prediction, reliability, the rating if known."""
-    table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False, padding=(0, 2))
+    table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False, padding=(0, 1))
     table.add_column("item", overflow="ellipsis", no_wrap=True, max_width=34)
     table.add_column(f"{answer.scores[0]:g}–{answer.scores[-1]:g}", no_wrap=True, min_width=len(answer.scores))
     table.add_column("forecast", justify="right", no_wrap=True, min_width=8)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import starcast as sc
 from starcast.errors import StarcastError
-from starcast.io import _cut, read_pairs
+from starcast.io import _fields, _record_length, read_pairs
 
 EXACT = settings(derandomize=True, max_examples=300, deadline=None)
 
@@ -143,7 +143,7 @@ def test_the_first_line_is_cut_as_the_native_reader_cuts_it(target, lines, sep):
     from starcast import _native
 
     record = sep.join(lines[0])
-    fields, is_open = _cut(record, sep)
+    fields, is_open = _fields(record, sep), _record_length(record.encode(), sep) == 0
     table = _native.read_text(record.encode(), 0, sep, 0, 1, 2, -1, 1)
     if len(table["user"]) and not is_open:
         assert [str(table["users"][0]), str(table["items"][0])] == fields[:2]
@@ -160,3 +160,21 @@ def test_files_of_pairs_do_no_harm(target, content):
         return
     assert len(users) == len(items)
     assert all(isinstance(name, str) and name for name in users + items)
+
+
+ENDLESS = {
+    "open quote": '"' + "a,1,5\n" * 300_000,
+    "doubled quotes": '"' + 'a""\n' * 300_000,
+    "quoted fields": '"a",' * 100_000,
+    "separators": "," * 200_000,
+    "opening quotes": '"x\n' * 300_000,
+    "lines without separator": '"a",1,5\n' + "x\n" * 600_000,
+    "line without end": '"a",1,5\n' + "x," * 300_000,
+}
+
+
+@pytest.mark.parametrize("content", ENDLESS.values(), ids=ENDLESS)
+def test_no_file_makes_the_reader_look_at_it_again_and_again(target, content):
+    target.write_text(content)
+    must_be_harmless(target)
+    must_be_harmless(target, sep=";")

@@ -4,7 +4,7 @@ from typing import Any
 
 from starcast.errors import ParameterError, choose
 from starcast.kernels import Side, fast, resolve_threads
-from starcast.models.factorization import check_finite, check_positive
+from starcast.models.factorization import check_positive, check_recklessness
 from starcast.models.per_score import PerScore
 from starcast.models.resbemf import spread_scores
 from starcast.ratings import Ratings
@@ -28,7 +28,8 @@ class BeMF(PerScore):
     regularization : float, default=0.1
         :math:`\gamma`, once per vector.
     recklessness : float, default=0.0
-        Above 0 the variance of every predicted distribution is penalised (bold), below 0 rewarded (cautious).
+        Above 0 the variance of every predicted distribution is penalised (bold), below 0 and down to -1 it is
+        rewarded (cautious).
     precision : {"single", "double"}
         "double" follows the published program to the last bit.
     early_stopping, generator, on_divergence, random_state, n_jobs, verbose
@@ -76,7 +77,7 @@ class BeMF(PerScore):
         super()._check_params()
         choose("precision", self.precision, ["single", "double"])
         check_positive("learning_rate", self.learning_rate)
-        check_finite("recklessness", self.recklessness)
+        check_recklessness(self.recklessness)
         if self.precision == "double" and self.recklessness != 0:
             raise ParameterError(f"recklessness needs single precision, got {self.recklessness!r} with double.")
 

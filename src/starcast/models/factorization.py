@@ -176,10 +176,11 @@ def check_positive(name: str, value: object, *, zero: bool = False) -> None:
         raise ParameterError(f"{name} must be {'zero or more' if zero else 'above zero'}, got {value!r}.")
 
 
-def check_finite(name: str, value: object) -> None:
-    """Raise an error unless `value` is a finite number."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not np.isfinite(value):
-        raise ParameterError(f"{name} must be a finite number, got {value!r}.")
+def check_recklessness(value: object) -> None:
+    """Raise an error unless `value` is a finite number of at least -1."""
+    good = isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and np.isfinite(value)
+    if not good or value < -1:  # type: ignore[operator]
+        raise ParameterError(f"recklessness must be a number of at least -1, got {value!r}.")
 
 
 def _rows(ratings: Ratings, keep: npt.NDArray[np.bool_]) -> Ratings:

@@ -102,8 +102,8 @@ class PointFactorization(Factorization):
             return bool(on_round(iteration, objective))
 
         history = fast.fit_point(
-            users, items, packed[0], packed[1], biases[0], biases[1], ratings.scores.astype(np.float32), self.mean_, self.learning_rate,
-            self.regularization, n_iters, resolve_threads(self.n_jobs),
+            users, items, packed[0], packed[1], biases[0], biases[1], ratings.scores.astype(np.float32),
+            self.mean_, self.learning_rate, self.regularization, n_iters, resolve_threads(self.n_jobs),
             on_round_with_factors if self.early_stopping else on_round,
         )  # fmt: skip
         self._keep(packed, biases)

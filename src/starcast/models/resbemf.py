@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from starcast.errors import ParameterError, choose
 from starcast.kernels import Side, fast, resolve_threads
-from starcast.models.factorization import check_finite, check_positive, check_whole
+from starcast.models.factorization import check_positive, check_recklessness, check_whole
 from starcast.models.per_score import PerScore
 from starcast.ratings import Ratings
 
@@ -44,7 +44,8 @@ class ResBeMF(PerScore):
         Whether users and items have a bias per score.
     recklessness : float, default=0.0
         Above 0 the variance of every predicted distribution is penalised, which makes the model bold; below 0 it is
-        rewarded, which makes it cautious. The variance is that on a scale from -1 to 1.
+        rewarded, which makes it cautious. The variance is that on a scale from -1 to 1. Below -1 the widest
+        distribution, half at either end of the scale, would win over the ratings.
     update : {"exact", "paper"}
     learning_rate : float, default=0.001
         :math:`\eta` of ``update="paper"``.
@@ -122,7 +123,7 @@ class ResBeMF(PerScore):
         check_positive("bias_regularization", self.bias_regularization, zero=True)
         check_positive("learning_rate", self.learning_rate)
         check_positive("tolerance", self.tolerance, zero=True)
-        check_finite("recklessness", self.recklessness)
+        check_recklessness(self.recklessness)
         if self.update == "paper" and self.recklessness != 0:
             raise ParameterError(f'recklessness needs update="exact", got {self.recklessness!r} with update="paper".')
 
