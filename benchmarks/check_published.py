@@ -2,8 +2,8 @@
 
     python benchmarks/check_published.py PUBLISHED [--datasets ml-100k filmtrust ml-1m] [--models resbemf …]
 
-PUBLISHED is the folder with gridsearch/ and test-split/. Everything on MovieLens 100K and FilmTrust takes minutes on two
-cores, MovieLens 1M about a quarter of an hour, most of it DirMF.
+PUBLISHED is the folder with gridsearch/ and test-split/. Everything on MovieLens 100K and FilmTrust takes minutes on
+two cores, MovieLens 1M about a quarter of an hour, most of it DirMF.
 """
 
 import argparse

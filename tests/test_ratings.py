@@ -180,7 +180,7 @@ def test_missing_ids_in_a_column_of_integers_are_called_missing():
 
 
 def test_dates_become_seconds():
-    frame = pl.DataFrame({"user": [1, 2], "item": [1, 1], "rating": [1, 2], "date": [datetime.date(1970, 1, 2), datetime.date(1969, 12, 31)]})  # fmt: skip
+    frame = pl.DataFrame({"user": [1, 2], "item": [1, 1], "rating": [1, 2], "time": [datetime.date(1970, 1, 2), datetime.date(1969, 12, 31)]})  # fmt: skip
     assert sc.Ratings.from_frame(frame).timestamps.tolist() == [86400, -86400]
     half = np.array(["1970-01-01T00:00:01.5", "1969-12-31T23:59:59.5"], "M8[ms]")
     assert sc.Ratings.from_arrays([1, 2], [1, 1], [1, 2], timestamps=half).timestamps.tolist() == [1, -1]

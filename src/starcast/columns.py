@@ -11,7 +11,7 @@ ROLES = {
         "isbn", "product", "productid", "asin", "business", "businessid", "song", "songid", "track", "game", "gameid",
     ],
     "rating": ["rating", "ratings", "score", "stars", "value", "overall", "bookrating", "vote"],
-    "timestamp": ["timestamp", "time", "unixtime", "unixreviewtime", "date"],
+    "timestamp": ["timestamp", "time", "unixtime", "unixreviewtime"],
 }  # fmt: skip
 
 

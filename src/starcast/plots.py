@@ -24,9 +24,9 @@ def plot_error_coverage(results: Results, *, highlight: str | None = None, ax: A
         x, y = [row["coverage"] for row in rows], [row["1-MAE"] for row in rows]
         lit = highlight in (None, model)
         colour = ACCENT if model == highlight else PALETTE[at % len(PALETTE)] if lit else GREY
-        ax.plot(
-            x, y, marker="o", markersize=4, linewidth=1.8 if lit else 1.2, color=colour, label=model, zorder=2 + lit
-        )
+        label = model if lit else f"{len(models) - 1} other models" if model == others else None
+        size, width = (4, 1.8) if lit else (2.5, 1)
+        ax.plot(x, y, marker="o", markersize=size, linewidth=width, color=colour, label=label, zorder=2 + lit)
     ax.set_xlabel("coverage: share of ratings that are predicted")
     ax.set_ylabel("1 − MAE of those")
     ax.set_xlim(-0.02, 1.02)

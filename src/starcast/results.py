@@ -5,6 +5,7 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from starcast.errors import choose
 from starcast.frames import make_frame
 
 
@@ -27,6 +28,7 @@ class Results:
         return iter(self.rows)
 
     def __getitem__(self, column: str) -> list[Any]:
+        choose("column", column, self.columns)
         return [row.get(column) for row in self.rows]
 
     def __add__(self, other: "Results") -> "Results":

@@ -17,7 +17,7 @@ from starcast.ratings import Ratings
 
 Floats = npt.NDArray[np.floating[Any]]
 
-BLOCK = 1 << 18  # pairs that are scored at once in `recommend`: a few tens of megabytes
+BLOCK = 1 << 20  # probabilities that `recommend` holds at once: a few tens of megabytes
 
 
 class Model:
@@ -147,7 +147,7 @@ class Model:
             self._known_items() if candidates is None else self._codes_or_error(self._item_lookup, candidates, "item")
         )
         item = np.unique(item)
-        length, size = min(int(n), len(item)), max(1, BLOCK // max(1, len(item)))
+        length, size = min(int(n), len(item)), max(1, BLOCK // max(1, len(item) * len(self.scores_)))
         blocks: list[dict[str, Array]] = []
         for begin in range(0, max(1, len(user)), size):
             blocks.append(self._recommend_block(user[begin : begin + size], item, length, limit, exclude_seen))
@@ -202,6 +202,16 @@ class Model:
     def clone(self) -> Self:
         """Return an unfitted model with the same parameters."""
         return type(self)(**self.get_params())
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return parameters and what was learnt; look-ups and the kernels' copies are made anew where it arrives."""
+        learnt = {name: value for name, value in vars(self).items() if name.endswith("_")}
+        return self.get_params() | learnt
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        if self.is_fitted:
+            self._index()
 
     def __repr__(self) -> str:
         given = inspect.signature(type(self).__init__).parameters
