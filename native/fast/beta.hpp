@@ -33,7 +33,7 @@ STARCAST_INLINE Lanes<W> log(const Lanes<W> &x) {
 
 // The logits of a batch -> g = 1[r = s] - L_s, L = logistic(z); returns the log-likelihood of the d yes-or-no questions of each rating:
 // z_r - sum_s z_s + ln prod_s L_s, because 1 - L = exp(-z) L.
-template <int S, int D>
+template <bool Scored, int S, int D>
 STARCAST_INLINE Batch yes_or_no(const Pass &pass, const int8_t *score, int batch, Strip<S, D> &strip) {
     const int n = strip.d();
     const Truth truth(score, strip.ratings(batch));
@@ -44,6 +44,7 @@ STARCAST_INLINE Batch yes_or_no(const Pass &pass, const int8_t *score, int batch
         const Batch z = max(min(Batch::load(strip.slopes[batch][s]), Batch::all(17.0f)), Batch::all(-17.0f));
         like[s] = logistic(z);
         y[s] = truth.keep(truth.where(s, one) - like[s]);
+        if constexpr (!Scored) continue;
         loglik = loglik - (z - truth.where(s, z));
         all = all * like[s];
         if (s % 5 == 4 || s == n - 1) {
@@ -65,7 +66,7 @@ STARCAST_INLINE Batch yes_or_no(const Pass &pass, const int8_t *score, int batch
 }
 
 // x_s += rate (sum_ratings g_s f_s - decay x_s), all ratings of the row in one step.
-template <int S, int D>
+template <int S, int D, bool Scored>
 void bemf_gradient_rows(const Pass &pass, int64_t first, int64_t last, float *sums) {
     const Layout layout(pass.n_scores);
     const int n_slots = layout.slots(pass.n_factors);
@@ -89,13 +90,13 @@ void bemf_gradient_rows(const Pass &pass, int64_t first, int64_t last, float *su
             }
             for (int batch = 0; batch < strip.n_batches; ++batch) {
                 ask_ahead(pass, stride, j + length + batch * B, last_rating);
-                strip_loglik = strip_loglik + yes_or_no(pass, pass.score + j + batch * B, batch, strip);
+                strip_loglik = strip_loglik + yes_or_no<Scored>(pass, pass.score + j + batch * B, batch, strip);
             }
             loglik += static_cast<double>(sum(strip_loglik));
             add_gradient(strip, n_slots, sums, total);
         }
         step_row(pass, layout, 1.0f, sums, total, x);
-        pass.row_loglik[row] = loglik;
+        if constexpr (Scored) pass.row_loglik[row] = loglik;
     }
 }
 
@@ -152,19 +153,21 @@ void dirmf_sgd_rows(const Pass &pass, int64_t first, int64_t last, float *x) {
             if (j + 4 < end) prefetch(pass.others + pass.other[j + 4] * stride, stride);
             // Two sums, because one chain of K additions would be the whole cost.
             L z[2] = {L::all(0.0f), L::all(0.0f)};
-            for (int k = 0; k < K; ++k) z[k % 2] = fma(L::load(x + k * W), L::load(f + layout.offset(k)), z[k % 2]);
+            for (int k = 0, at = 0, in_slot = 0; k < K; ++k, layout.next(at, in_slot)) z[k % 2] = fma(L::load(x + k * W), L::load(f + at), z[k % 2]);
             const L a = logistic(z[0] + z[1]);
             const float A = sum(a * on);
             // a psi(a) = a psi(1 + a) - 1, which stays finite as a goes to 0.
             const L level = digamma1(a) - digamma(A) - L::load(log_target[pass.score[j]]);
             const L pull = (one - a) * (a * level - 1.0f) * (-pass.learning_rate) * on;
-            for (int k = 0; k < K; ++k) fma(pull, L::load(f + layout.offset(k)), L::load(x + k * W) * keep).store(x + k * W);
+            for (int k = 0, at = 0, in_slot = 0; k < K; ++k, layout.next(at, in_slot))
+                fma(pull, L::load(f + at), L::load(x + k * W) * keep).store(x + k * W);
+            if (!pass.row_loglik) continue;
             alignas(64) float chance[W];
             a.store(chance);
             loglik += __builtin_log(static_cast<double>(chance[pass.score[j]]) / static_cast<double>(A));
         }
         for (int k = 0; k < K; ++k) std::memcpy(home + layout.offset(k), x + k * W, sizeof(float) * pass.n_scores);
-        pass.row_loglik[row] = loglik;
+        if (pass.row_loglik) pass.row_loglik[row] = loglik;
     }
 }
 

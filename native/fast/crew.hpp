@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -41,23 +42,34 @@ public:
         }
         start_.notify_all();
         take_chunks(0);
+        if (soon([this] { return busy_ == 0; })) return;
         std::unique_lock lock(mutex_);
         done_.wait(lock, [this] { return busy_ == 0; });
     }
 
 private:
+    // A pass takes milliseconds and the next follows at once, so waiting awake for a moment is cheaper than being woken.
+    template <typename Condition>
+    static bool soon(const Condition &holds) {
+        const auto until = std::chrono::steady_clock::now() + std::chrono::microseconds(100);
+        do {
+            for (int n = 0; n < 64; ++n)
+                if (holds()) return true;
+            std::this_thread::yield();
+        } while (std::chrono::steady_clock::now() < until);
+        return false;
+    }
     void take_chunks(int thread) {
         for (int64_t c = next_++; c < n_chunks_; c = next_++) (*work_)(c, thread);
     }
     void wait_for_work(int thread) {
-        int64_t seen = 0;
-        for (;;) {
-            {
+        for (int64_t seen = 0;; ++seen) {
+            auto called = [&] { return stop_ || turn_ != seen; };
+            if (!soon(called)) {
                 std::unique_lock lock(mutex_);
-                start_.wait(lock, [&] { return stop_ || turn_ != seen; });
-                if (stop_) return;
-                seen = turn_;
+                start_.wait(lock, called);
             }
+            if (stop_) return;
             take_chunks(thread);
             std::lock_guard lock(mutex_);
             if (--busy_ == 0) done_.notify_one();
@@ -68,10 +80,10 @@ private:
     std::mutex mutex_;
     std::condition_variable start_, done_;
     const std::function<void(int64_t, int)> *work_ = nullptr;
-    int64_t n_chunks_ = 0, turn_ = 0;
-    std::atomic<int64_t> next_{0};
-    int busy_ = 0;
-    bool stop_ = false;
+    int64_t n_chunks_ = 0;
+    std::atomic<int64_t> next_{0}, turn_{0};
+    std::atomic<int> busy_{0};
+    std::atomic<bool> stop_{false};
 };
 
 }  // namespace starcast

@@ -25,8 +25,9 @@ void proba_pairs(const Question &ask, int64_t first, int64_t last) {
         const int64_t u = ask.user[ask.item ? n : n / ask.n_items], i = ask.item ? ask.item[n] : n % ask.n_items;
         const float *p = ask.P + u * stride, *q = ask.Q + i * stride;
         L z = base;
-        for (int k = 0; k < K; ++k) z = fma(L::load(p + layout.offset(k)), L::load(q + layout.offset(k)), z);
-        if (ask.biased) z = z + (L::load(p + layout.offset(K)) + L::load(q + layout.offset(K)));
+        int at = 0, in_slot = 0;
+        for (int k = 0; k < K; ++k, layout.next(at, in_slot)) z = fma(L::load(p + at), L::load(q + at), z);
+        if (ask.biased) z = z + (L::load(p + at) + L::load(q + at));
         z = z * on + off;
         const L e = ask.link == Link::softmax ? exp(z - maximum(z)) : logistic(z) * on;
         (e * (1.0f / sum(e))).store(answer);
@@ -58,10 +59,14 @@ int64_t scratch_floats(const Pass &pass) {
 #define CALL(W, D) exact_rows<W, D>(pass, first, last, scratch)
 STARCAST_ENTRY(resbemf_exact, CALL)
 #undef CALL
-#define CALL(W, D) resbemf_gradient_rows<(W < 16 ? 16 : W), D>(pass, first, last, scratch)
+#define CALL(W, D) \
+    pass.row_loglik ? resbemf_gradient_rows<(W < 16 ? 16 : W), D, true>(pass, first, last, scratch) \
+                    : resbemf_gradient_rows<(W < 16 ? 16 : W), D, false>(pass, first, last, scratch)
 STARCAST_ENTRY(resbemf_gradient, CALL)
 #undef CALL
-#define CALL(W, D) bemf_gradient_rows<(W < 16 ? 16 : W), D>(pass, first, last, scratch)
+#define CALL(W, D) \
+    pass.row_loglik ? bemf_gradient_rows<(W < 16 ? 16 : W), D, true>(pass, first, last, scratch) \
+                    : bemf_gradient_rows<(W < 16 ? 16 : W), D, false>(pass, first, last, scratch)
 STARCAST_ENTRY(bemf_gradient, CALL)
 #undef CALL
 #define CALL(W, D) dirmf_sgd_rows<W>(pass, first, last, scratch)

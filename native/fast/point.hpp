@@ -47,33 +47,40 @@ struct Walker {
     }
 };
 
+template <int N, bool Biased, int Active>
+STARCAST_INLINE void walk(const PointPass &pass, float keep, Walker<N> *walkers, int64_t steps) {
+    for (int64_t n = 0; n < steps; ++n)
+        for (int w = 0; w < Active; ++w) walkers[w].template step<Biased>(pass, keep);
+}
+
 template <int N, bool Biased>
 void point_rows(const PointPass &pass, int64_t first, int64_t last) {
-    constexpr int side_by_side = N <= 2 ? 4 : 2;
     const float keep = 1.0f - pass.learning_rate * pass.regularization;
-    Walker<N> walkers[side_by_side];
+    Walker<N> walkers[4];
+    int active = N <= 2 ? 4 : 2;
     int64_t next = first;
-    auto refill = [&](Walker<N> &w) {  // rows without ratings stay as they are
-        while (w.at == w.end) {
-            if (w.row >= 0) w.leave(pass);
-            if (next == last) return false;
-            w.enter(pass, next++);
-        }
-        return true;
-    };
     for (;;) {
         int64_t steps = INT64_MAX;
-        for (auto &w : walkers) {
-            if (!refill(w)) steps = 0;
-            else if (w.end - w.at < steps) steps = w.end - w.at;
+        for (int n = 0; n < active;) {
+            Walker<N> &w = walkers[n];
+            while (w.at == w.end) {  // rows without ratings stay as they are
+                if (w.row >= 0) w.leave(pass);
+                if (next == last) break;
+                w.enter(pass, next++);
+            }
+            if (w.at == w.end) w = walkers[--active];  // no row is left: those still walking close ranks
+            else {
+                if (w.end - w.at < steps) steps = w.end - w.at;
+                ++n;
+            }
         }
-        if (steps == 0) break;
-        for (int64_t n = 0; n < steps; ++n)
-            for (auto &w : walkers) w.template step<Biased>(pass, keep);
-    }
-    for (auto &w : walkers) {
-        while (w.at < w.end) w.template step<Biased>(pass, keep);
-        if (w.row >= 0) w.leave(pass);
+        switch (active) {
+            case 4: walk<N, Biased, 4>(pass, keep, walkers, steps); break;
+            case 3: walk<N, Biased, 3>(pass, keep, walkers, steps); break;
+            case 2: walk<N, Biased, 2>(pass, keep, walkers, steps); break;
+            case 1: walk<N, Biased, 1>(pass, keep, walkers, steps); break;
+            default: return;
+        }
     }
 }
 

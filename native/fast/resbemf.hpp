@@ -23,7 +23,7 @@ struct Block {
 //
 // w: sigma (1 - sigma) d / (d - 1) is the exact Hessian of the log-softmax for two scores, and for any number of equally likely ones; the
 // step is checked afterwards, so it need not be a bound. A bold or cautious term bends the objective by at most about its own size.
-template <int S, int D, bool Curved>
+template <int S, int D, bool Curved, bool Scored = true>
 STARCAST_INLINE void softmax(const Pass &pass, const int8_t *score, int batch, Strip<S, D> &strip, LogLik &loglik) {
     const int n = strip.d(), m = strip.ratings(batch);
     const Truth truth(score, m);
@@ -35,12 +35,12 @@ STARCAST_INLINE void softmax(const Pass &pass, const int8_t *score, int batch, S
     Batch total = Batch::all(0.0f), shifted = total;
     for (int s = 0; s < n; ++s) {
         const Batch x = y[s] - top;
-        shifted = shifted + truth.where(s, x);
+        if constexpr (Scored) shifted = shifted + truth.where(s, x);
         e[s] = exp_in_range(max(x, Batch::all(-60.0f)));  // smaller numbers would only turn into denormals, which are slow
         total = total + e[s];
     }
     if (m < B) total = truth.keep(total) + (one - truth.keep(one));
-    loglik.add(shifted, total);
+    if constexpr (Scored) loglik.add(shifted, total);
     const Batch scale = truth.keep(reciprocal(total));
     for (int s = 0; s < n; ++s) e[s] = e[s] * scale;
     for (int s = 0; s < n; ++s) y[s] = truth.where(s, one) - e[s];
@@ -51,7 +51,7 @@ STARCAST_INLINE void softmax(const Pass &pass, const int8_t *score, int batch, S
     }
     if (pass.recklessness != 0) {
         const Spread<S> spread(e, pass.values, n);
-        loglik.linear = loglik.linear - spread.variance * pass.recklessness;
+        if constexpr (Scored) loglik.linear = loglik.linear - spread.variance * pass.recklessness;
         for (int s = 0; s < n; ++s) y[s] = y[s] - spread.slope(s, e[s]) * pass.recklessness;
     }
     for (int s = 0; s < n; ++s) y[s].store(strip.slopes[batch][s]);
@@ -62,14 +62,12 @@ STARCAST_INLINE void softmax(const Pass &pass, const int8_t *score, int batch, S
     }
 }
 
-// H += sum w f f', G += sum g f over the planes of a block; H packed by rows of its lower triangle, the bias (feature 1) last.
+// H += sum w f f', G += sum g f over the planes of a block, which lie at `at`; H packed by rows of its lower triangle, the bias (feature 1) last.
 template <int W, int S, int D>
-STARCAST_INLINE void add_curvature(const Strip<S, D> &strip, const Layout &layout, const Block &block, float *H, float *G) {
+STARCAST_INLINE void add_curvature(const Strip<S, D> &strip, const int *at, const Block &block, float *H, float *G) {
     using L = Lanes<W>;
     L slopes[T], curves[T];
     const int n = block.end - block.begin;
-    int at[max_block];
-    for (int k = 0; k < n; ++k) at[k] = layout.offset(block.begin + k);
     float *last = H + n * (n + 1) / 2 * W;
     for (int t = 0; t < strip.n_tiles * T; t += 4) {
         if (t % T == 0) {
@@ -189,7 +187,9 @@ struct ExactRow {
     // Leaves its logits in z_out and, if `next`, that block's H and G.
     double sweep(int64_t begin, int64_t end, const Lanes<S> &start, int first_slot, int last_slot, bool from, float *z_out, const Block *next) {
         LogLik loglik;
+        int at_plane[max_block];
         if (next) {
+            for (int k = next->begin; k < next->end; ++k) at_plane[k - next->begin] = layout.offset(k);
             const int n = next->size();
             std::memset(H, 0, sizeof(float) * W * n * (n + 1) / 2);
             std::memset(G, 0, sizeof(float) * W * n);
@@ -213,7 +213,7 @@ struct ExactRow {
                 if (next) softmax<S, D, true>(pass, score, batch, strip, loglik);
                 else softmax<S, D, false>(pass, score, batch, strip, loglik);
             }
-            if (next) add_curvature<W>(strip, layout, *next, H, G);
+            if (next) add_curvature<W>(strip, at_plane, *next, H, G);
         }
         loglik.fold();
         return loglik.total;
@@ -297,7 +297,7 @@ struct ExactRow {
 };
 
 // x += rate (sum_ratings g f - decay x), g the derivative by the logits (or the published field), all ratings of the row in one step.
-template <int S, int D>
+template <int S, int D, bool Scored>
 void resbemf_gradient_rows(const Pass &pass, int64_t first, int64_t last, float *sums) {
     const Layout layout(pass.n_scores);
     const int n_slots = layout.slots(pass.n_factors + pass.biased);
@@ -321,13 +321,15 @@ void resbemf_gradient_rows(const Pass &pass, int64_t first, int64_t last, float 
             }
             for (int batch = 0; batch < strip.n_batches; ++batch) {
                 ask_ahead(pass, stride, j + length + batch * B, last_rating);
-                softmax<S, D, false>(pass, pass.score + j + batch * B, batch, strip, loglik);
+                softmax<S, D, false, Scored>(pass, pass.score + j + batch * B, batch, strip, loglik);
             }
             add_gradient(strip, n_slots, sums, total);
         }
-        loglik.fold();
         step_row(pass, layout, pass.per_rating ? static_cast<float>(end - begin) : 1.0f, sums, total, x);
-        pass.row_loglik[row] = loglik.total;
+        if constexpr (Scored) {
+            loglik.fold();
+            pass.row_loglik[row] = loglik.total;
+        }
     }
 }
 

@@ -8,8 +8,8 @@ namespace starcast {
 
 namespace {
 
-// Ratings that a chunk should hold: small enough to share the work evenly, large enough that taking one costs nothing.
-constexpr int64_t chunk_ratings = 4096;
+// Ratings that a chunk should hold: small enough to share the work evenly, large enough that rows can be walked side by side in it.
+int64_t chunk_ratings(int64_t n_ratings) { return std::clamp<int64_t>(n_ratings / 64, 1024, 16384); }
 
 double in_order(const std::vector<double> &rows) { return std::accumulate(rows.begin(), rows.end(), 0.0); }
 
@@ -24,8 +24,9 @@ public:
         for (int t = 0; t < crew_.size(); ++t) scratch_.emplace_back(new float[floats]);
     }
 
-    void users() { run(users_, fit_.P, fit_.Q, user_loglik_, user_penalty_); }
-    void items() { run(items_, fit_.Q, fit_.P, item_loglik_, item_penalty_); }
+    // Gradient rounds report what the item pass meets; only the exact step needs the likelihood on both sides.
+    void users() { run(users_, fit_.P, fit_.Q, fit_.method == Method::resbemf_exact ? user_loglik_.data() : nullptr, user_penalty_.data()); }
+    void items() { run(items_, fit_.Q, fit_.P, item_loglik_.data(), item_penalty_.data()); }
 
     double objective() const { return in_order(item_loglik_) - in_order(item_penalty_) - in_order(user_penalty_); }
 
@@ -57,7 +58,7 @@ public:
     }
 
 private:
-    void run(const Side &side, float *rows, const float *others, std::vector<double> &loglik, std::vector<double> &penalty) {
+    void run(const Side &side, float *rows, const float *others, double *loglik, double *penalty) {
         Pass pass = fit_.settings;
         pass.indptr = side.indptr;
         pass.other = side.other;
@@ -66,8 +67,8 @@ private:
         pass.others = others;
         pass.base = fit_.base;
         pass.longest_row = std::max(users_.longest_row, items_.longest_row);
-        pass.row_loglik = loglik.data();
-        pass.row_penalty = penalty.data();
+        pass.row_loglik = loglik;
+        pass.row_penalty = penalty;
         const Kernels &k = kernels();
         const auto kernel = fit_.method == Method::resbemf_exact      ? k.resbemf_exact
                             : fit_.method == Method::resbemf_gradient ? k.resbemf_gradient
@@ -88,7 +89,7 @@ private:
 
 Side::Side(const int64_t *indptr, const int32_t *other, const int8_t *score, int64_t n_rows)
     : indptr(indptr), other(other), score(score), n_rows(n_rows) {
-    const int64_t n = indptr[n_rows], n_chunks = std::max<int64_t>(1, n / chunk_ratings);
+    const int64_t n = indptr[n_rows], n_chunks = std::max<int64_t>(1, n / chunk_ratings(n));
     cuts.push_back(0);
     for (int64_t c = 1; c < n_chunks; ++c) {
         const int64_t row = std::lower_bound(indptr, indptr + n_rows, n * c / n_chunks) - indptr;

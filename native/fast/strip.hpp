@@ -65,6 +65,20 @@ struct Strip {
     template <int W>
     STARCAST_INLINE void turn_back(const float (*from)[S][B], int tile, int copies, Lanes<W> (&rows)[T]) const {
         Ratings columns[W];
+#if STARCAST_VECTOR_FLOATS == 16
+        if constexpr (W == 16 && D == 5) {  // one turn and one permutation instead of two turns
+            if (copies == 3) {
+                Ratings narrow[8], wide[8];
+                for (int s = 0; s < 8; ++s) narrow[s] = s < D ? Ratings::load(from[tile * T / B][s] + tile * T % B) : Ratings::all(0.0f);
+                transpose(narrow, wide);
+                for (int t = 0; t < T; ++t) {
+                    const Vec<16>::f both = __builtin_shufflevector(wide[t].v[0], wide[t].v[0], 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+                    rows[t].v[0] = __builtin_shufflevector(both, both, 0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 5);
+                }
+                return;
+            }
+        }
+#endif
         for (int s = 0; s < d(); ++s)
             for (int q = 0; q < copies; ++q) columns[q * d() + s] = Ratings::load(from[tile * T / B][s] + tile * T % B);
         for (int s = copies * d(); s < W; ++s) columns[s] = Ratings::all(0.0f);

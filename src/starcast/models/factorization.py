@@ -17,7 +17,7 @@ from starcast.models.base import Model
 from starcast.names import Codes
 from starcast.ratings import Ratings
 
-OnRound = Callable[[int, float], bool]
+OnRound = Callable[[int, float], bool]  # rounds before this one, its objective → whether to stop
 PATIENCE = 3  # rounds without a better held-out log-loss before early stopping gives up
 HELD_OUT = 0.1  # the share of the ratings that early stopping looks at
 
@@ -104,10 +104,10 @@ class Factorization(Model):
         self.n_iter_, self.history_ = self.n_iters, np.empty(0)
 
     def _watch(self, advance: Callable[[int], None]) -> OnRound:
-        def on_round(iteration: int, objective: float) -> bool:
-            advance(iteration)
+        def on_round(done: int, objective: float) -> bool:
+            advance(done + 1)
             if not np.isfinite(objective):
-                raise self._divergence(iteration)
+                raise self._divergence(done + 1)
             return False
 
         return on_round
@@ -127,9 +127,9 @@ class Factorization(Model):
         train, test = _rows(ratings, ~held), _rows(ratings, held)
         losses: list[float] = []
 
-        def on_round(iteration: int, objective: float) -> bool:
+        def on_round(done: int, objective: float) -> bool:
             if not np.isfinite(objective):
-                raise self._divergence(iteration)
+                raise self._divergence(done + 1)
             answer = Distribution.trusted(self._running_proba(test.user, test.item), test.scores)
             losses.append(nll(test.values, answer))
             return len(losses) - int(np.argmin(losses)) > PATIENCE
