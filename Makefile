@@ -36,7 +36,7 @@ format: $(VENV)/.lint
 	@$(BIN)/ruff check --fix src tests benchmarks
 	@$(BIN)/ruff format src tests benchmarks
 
-bench: $(VENV)/.test
+bench: $(VENV)/.bench
 	@for script in benchmarks/bench_*.py; do echo "» $$script"; $(BIN)/python $$script || exit 1; done
 
 $(VENV)/.python:
@@ -65,6 +65,11 @@ $(VENV)/.test: $(VENV)/.built
 $(VENV)/.lint: $(VENV)/.test
 	@echo "» installing ruff and mypy"
 	@$(PIP) install --group lint
+	@touch $@
+
+$(VENV)/.bench: $(VENV)/.test
+	@echo "» installing what the benchmarks compare with"
+	@$(PIP) install --group bench
 	@touch $@
 
 clean:
