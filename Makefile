@@ -28,13 +28,13 @@ test: $(VENV)/.test
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 lint: $(VENV)/.lint
-	@$(BIN)/ruff check src tests benchmarks
-	@$(BIN)/ruff format --check src tests benchmarks
+	@$(BIN)/ruff check src tests benchmarks docs native
+	@$(BIN)/ruff format --check src tests benchmarks docs native
 	@$(BIN)/mypy
 
 format: $(VENV)/.lint
-	@$(BIN)/ruff check --fix src tests benchmarks
-	@$(BIN)/ruff format src tests benchmarks
+	@$(BIN)/ruff check --fix src tests benchmarks docs native
+	@$(BIN)/ruff format src tests benchmarks docs native
 
 bench: $(VENV)/.bench
 	@for script in benchmarks/bench_*.py; do echo "» $$script"; $(BIN)/python $$script || exit 1; done

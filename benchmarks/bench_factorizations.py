@@ -1,11 +1,11 @@
-"""Speed of the factorizations on MovieLens 1M, in one run with scikit-surprise's SVD; growth and memory on synthetic data.
+"""Speed of the factorizations on MovieLens 1M, in one run with scikit-surprise's SVD; growth and memory.
 
     python benchmarks/bench_factorizations.py [rounds] [converge] [threads] [growth] [memory]
 
-Needs scikit-surprise (make bench installs it). A round is one pass over the users and one over the items, compared with
-one epoch of Surprise's SVD with the same 8 factors. Bars: ResBeMF and BeMF 12 times faster, PMF and BiasedMF 15 times; the
-exact fit to within 0.002 of its converged log-loss in a third of the time of SVD with 100 factors and 20 epochs; 1.7 times
-from one thread to two; at most 700 MB more for 10 million ratings, 10 scores and 10 factors.
+Needs scikit-surprise (make bench installs it). A round is one pass over the users and one over the items, compared
+with one epoch of Surprise's SVD with the same 8 factors. Bars: ResBeMF and BeMF 12 times faster, PMF and BiasedMF 15
+times; the exact fit to within 0.002 of its converged log-loss in a third of the time of SVD with 100 factors and 20
+epochs; 1.7 times from one thread to two; at most 700 MB more for 10 million ratings, 10 scores and 10 factors.
 """
 
 import sys

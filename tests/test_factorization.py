@@ -247,7 +247,7 @@ def test_threads_are_one_a_core_unless_told():
 def test_verbose_shows_a_bar(planted, params, capsys, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
     sc.ResBeMF(verbose=True, n_iters=3, random_state=0, **params).fit(planted)
-    assert "fitting ResBeMF" in capsys.readouterr().out
+    assert "fitting ResBeMF" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX")

@@ -104,7 +104,7 @@ def datasets(
 @app.command(epilog="Example: [bold]starcast fit ratings.csv --model bayes --out model.starcast[/bold]")
 def fit(
     ratings: Source,
-    model: Annotated[str, typer.Option("--model", "-m", help=f"One of: {', '.join(MODELS)}.")] = "bayes",
+    model: Annotated[str, typer.Option("--model", "-m", help=f"One of: {', '.join(MODELS)}.")] = "resbemf",
     out_file: Annotated[Path, typer.Option("--out", "-o", help="Where to write the model.")] = Path("model.starcast"),
     param: Annotated[
         list[str] | None, typer.Option("--param", "-p", help="A parameter of the model: name=value.")
@@ -118,9 +118,10 @@ def fit(
     """Fit a model on ratings and write it to a file."""
     chosen = make_model(model, dict(_parameter(text) for text in param or []))
     table = _read(ratings, split, "train", sep, columns, duplicates)
-    with err.status(f"fitting {model}"):
-        chosen.fit(table)
-        chosen.save(out_file)
+    if "verbose" in chosen.get_params():
+        chosen.set_params(verbose=err.is_terminal).fit(table).set_params(verbose=False).save(out_file)
+    else:
+        chosen.fit(table).save(out_file)
     facts = {
         "model": type(chosen).__name__,
         "params": chosen.get_params(),

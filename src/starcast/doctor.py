@@ -2,7 +2,6 @@
 
 import importlib.metadata
 import importlib.util
-import os
 import platform
 from dataclasses import dataclass
 
@@ -11,6 +10,7 @@ from rich.table import Table
 
 from starcast import _native
 from starcast.datasets import data_folder
+from starcast.kernels import instruction_set, resolve_threads
 
 EXTRAS = {
     "matplotlib": ("plot", "figures and report pages"),
@@ -39,7 +39,7 @@ def examine() -> list[Check]:
         Check("python", f"{platform.python_version()} on {platform.platform()}", True),
         Check("numpy", np.__version__, True),
         _check_native(),
-        Check("cores", str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()), True),
+        Check("cores", str(resolve_threads(None)), True),
         _check_data(),
         *(_check_extra(library, *about) for library, about in EXTRAS.items()),
     ]
@@ -57,7 +57,8 @@ def examination_table(checks: list[Check]) -> Table:
 def _check_native() -> Check:
     codes, first = _native.code_integers(np.array([7, 3, 7], np.int64))
     works = codes.tolist() == [0, 1, 0] and first.tolist() == [0, 1]
-    return Check("native core", f"built with {_native.compiler}", works, "" if works else "Install starcast again.")
+    found = f"built with {_native.compiler}, running {instruction_set()}"
+    return Check("native core", found, works, "" if works else "Install starcast again.")
 
 
 def _check_data() -> Check:

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
+from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from starcast.distribution import Distribution
@@ -158,7 +159,7 @@ class Factorization(Model):
             yield lambda iteration: None
             return
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        with Progress(*columns, transient=True) as bar:
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
             task = bar.add_task(f"fitting {type(self).__name__}", total=n_iters)
             yield lambda iteration: bar.update(task, completed=iteration)
 
