@@ -10,7 +10,7 @@ import starcast
 ROOT = Path(starcast.__file__).parent
 LAYERS = [
     ["errors"],
-    ["names", "columns", "frames", "files"],
+    ["names", "columns", "frames", "files", "journal"],
     ["scale"],
     ["ratings", "distribution", "javarandom"],
     ["split", "planted", "datasets", "download", "io", "metrics", "modelfile", "results", "kernels", "pareto"],
