@@ -28,6 +28,7 @@ def paper_measures(
     relevant: float | None = None,
     n: int = 10,
     empty: str = "undefined",
+    hitless: str = "dropped",
     point: npt.ArrayLike | None = None,
 ) -> dict[str, Floats]:
     """Return coverage, 1-MAE, accuracy and mAP, each an array with one value per threshold.
@@ -44,10 +45,13 @@ def paper_measures(
         The length of the list of which mAP takes the precision.
     empty : {"undefined", "zero"}
         What stands where no user is left.
+    hitless : {"dropped", "zero"}
+        What becomes, in mAP, of users whose list holds no relevant item: left out as in the paper, or counted as 0.
     point : array, optional
         The predictions, NaN where there is none; by default the modes.
     """
     choose("empty", empty, ["undefined", "zero"])
+    choose("hitless", hitless, ["dropped", "zero"])
     if len(distribution) != len(test):
         raise DataError(f"distribution must have a row per rating, got {len(distribution):,} for {len(test):,}.")
     if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
@@ -56,6 +60,7 @@ def paper_measures(
     if prediction.shape != (len(test),):
         raise DataError(f"point must have a prediction per rating, got {prediction.shape} for {len(test):,}.")
     users = _Users(test, distribution, relevant, n, prediction)
+    users.hitless = 0.0 if hitless == "zero" else np.nan
     nothing = 0.0 if empty == "zero" else np.nan
     rows = [users.measure(distribution.keep(check_fraction(t, "threshold")), nothing) for t in thresholds]
     return {name: np.array([row[name] for row in rows]) for name in PAPER_MEASURES}
@@ -74,6 +79,8 @@ def relevant_from(scores: Floats) -> float:
 class _Users:
     """The test ratings in the order in which every user's list ranks them, ready for one threshold after the other."""
 
+    hitless = np.nan  # the average precision of a user whose list holds no relevant item
+
     def __init__(
         self, test: Ratings, distribution: Distribution, relevant: float | None, n: int, prediction: Floats
     ) -> None:
@@ -81,7 +88,8 @@ class _Users:
         self.order = np.lexsort((test.item, -distribution.mean(), -prediction, test.user))
         self.user = test.user[self.order]
         self.n_users = len(test.users)
-        self.n_ratings = np.bincount(self.user, minlength=self.n_users)
+        n_ratings = np.bincount(self.user, minlength=self.n_users)
+        self.n_ratings = np.where(n_ratings > 0, n_ratings, np.nan)  # a name without a rating is no test user
         error = np.abs(prediction - test.values)[self.order]
         self.given = ~np.isnan(error)
         error = np.where(self.given, error, 0)
@@ -102,12 +110,13 @@ class _Users:
         }
 
     def _average_precision(self, kept: npt.NDArray[np.bool_]) -> Floats:
-        """Return each user's average precision; NaN for users without a relevant item in their list."""
+        """Return each user's average precision; NaN for users without a list."""
         rank = self._running(kept)
         hit = kept & (rank <= self.n) & self.relevant
         precision = self._running(hit) / np.maximum(rank, 1)
-        hits = self._per_user(hit)
-        return self._per_user(precision * hit) / np.where(hits > 0, hits, np.nan)
+        hits, listed = self._per_user(hit), self._per_user(kept)
+        found = self._per_user(precision * hit) / np.where(hits > 0, hits, np.nan)
+        return np.where((hits == 0) & (listed > 0), self.hitless, found)
 
     def _per_user(self, values: npt.NDArray[np.generic]) -> Floats:
         return np.bincount(self.user, values, self.n_users).astype(np.float64)
