@@ -16,7 +16,7 @@ LAYERS = [
     ["split", "planted", "datasets", "download", "io", "metrics", "modelfile", "results", "kernels", "pareto"],
     ["models"],
     ["evaluate", "trust", "distributed"],
-    ["search", "reproduce"],
+    ["search", "reproduce", "sound"],
     ["plots", "report", "serve", "terminal"],
     ["demo", "doctor"],
     ["cli"],
