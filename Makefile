@@ -9,6 +9,7 @@ export PIP_CONSTRAINT := constraints.txt
 export PIP_BUILD_CONSTRAINT := constraints.txt
 
 NATIVE := CMakeLists.txt pyproject.toml $(wildcard native/*)
+PACKAGES := $(wildcard src/starcast/*/__init__.py)  # an editable install knows each by its path
 
 .PHONY: demo test lint format bench clean help
 
@@ -47,7 +48,7 @@ $(VENV)/.python:
 	@touch $@
 
 # The package itself, editable: Python files are live, a change of the C++ files builds anew.
-$(VENV)/.built: $(VENV)/.python $(NATIVE) constraints.txt
+$(VENV)/.built: $(VENV)/.python $(NATIVE) $(PACKAGES) constraints.txt
 	@echo "» building and installing starcast (a C++ compiler is at work)"
 	@$(PIP) install --editable .
 	@touch $@
