@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -79,12 +79,39 @@ class Factorization(Model):
         """Learn in single precision from a fresh start; return the objective after each round."""
         raise NotImplementedError
 
-    def _run_strict(self, users: Side, items: Side, on_round: Callable[[int], None]) -> int:
-        """Learn as the published program does; return the round that diverged, or -1."""
+    def _start_strict(self) -> None:
+        """Draw the factors from which the published program starts."""
+        raise NotImplementedError
+
+    def _run_strict(self, users: Side, items: Side, n_iters: int, on_round: Callable[[int], None]) -> int:
+        """Learn on as the published program does; return the round that diverged, or -1."""
         raise NotImplementedError
 
     def _finish(self, ratings: Ratings) -> None:
         """Learn what only the factors allow to be learnt."""
+
+    def continue_fit(self, ratings: Ratings, n_iters: int) -> Self:
+        """Learn on to `n_iters` rounds in all and return self: to the bit what a fresh fit of as many rounds gives.
+
+        In double precision only, and on the ratings of the fit. It spares whoever tries several numbers of rounds the
+        shorter fits.
+        """
+        check_whole("n_iters", n_iters, 1)
+        if not self._is_strict():
+            raise ParameterError("continue_fit needs the published double-precision program. Call fit instead.")
+        if not hasattr(self, "n_iter_") or self.digest_ != ratings.digest():
+            raise ParameterError("continue_fit goes on with the ratings of fit. Call fit(ratings) first.")
+        if n_iters < self.n_iter_:
+            raise ParameterError(f"n_iters must be at least the {self.n_iter_} rounds of the fit, got {n_iters!r}.")
+        before, self.n_iters = self.n_iter_, n_iters
+        with np.errstate(all="ignore"):
+            diverged = self._run_strict(*make_sides(ratings), n_iters - before, lambda iteration: None)
+        if diverged > 0 and self.on_divergence == "raise":
+            self._forget()
+            raise self._divergence(before + diverged)
+        self.n_iter_ = n_iters
+        self._finish(ratings)
+        return self
 
     def _fit(self, ratings: Ratings) -> None:
         users, items = make_sides(ratings)
@@ -98,8 +125,9 @@ class Factorization(Model):
         self._finish(ratings)
 
     def _fit_strict(self, users: Side, items: Side) -> None:
+        self._start_strict()
         with self._progress(self.n_iters) as advance, np.errstate(all="ignore"):
-            diverged = self._run_strict(users, items, lambda iteration: advance(iteration))
+            diverged = self._run_strict(users, items, self.n_iters, lambda iteration: advance(iteration))
         if diverged > 0 and self.on_divergence == "raise":
             raise self._divergence(diverged)
         self.n_iter_, self.history_ = self.n_iters, np.empty(0)

@@ -72,21 +72,23 @@ class PerScore(Factorization):
     def _starting_base(self, ratings: Ratings) -> npt.NDArray[np.float32]:
         return np.zeros(len(ratings.scores), np.float32)
 
-    def _run_strict(self, users: Side, items: Side, on_round: Any) -> int:
+    def _start_strict(self) -> None:
         n_users, n_items, n_scores = len(self.users_), len(self.items_), len(self.scores_)
         if self.SCORE_BY_SCORE:
             drawn = self._draw((n_scores, n_users, self.n_factors), (n_scores, n_items, self.n_factors))
-            P, Q = (np.ascontiguousarray(points.transpose(1, 0, 2)) for points in drawn)
+            self._P, self._Q = (np.ascontiguousarray(points.transpose(1, 0, 2)) for points in drawn)
         else:
-            P, Q = self._draw((n_users, n_scores, self.n_factors), (n_items, n_scores, self.n_factors))
+            self._P, self._Q = self._draw((n_users, n_scores, self.n_factors), (n_items, n_scores, self.n_factors))
+
+    def _run_strict(self, users: Side, items: Side, n_iters: int, on_round: Any) -> int:
+        P, Q = self._P, self._Q
         fit = getattr(strict, f"fit_{type(self).__name__.lower()}")
         diverged: int = fit(
-            *users, *items, self.scores_, P, Q, self.n_iters, self._learning_rate(), self.regularization,
+            *users, *items, self.scores_, P, Q, n_iters, self._learning_rate(), self.regularization,
             resolve_threads(self.n_jobs), self.on_divergence == "raise", on_round,
         )  # fmt: skip
         self.user_factors_, self.item_factors_ = (np.ascontiguousarray(F.transpose(0, 2, 1)) for F in (P, Q))
-        self.base_ = np.zeros(n_scores, np.float32)
-        self._P, self._Q = P, Q
+        self.base_ = np.zeros(len(self.scores_), np.float32)
         return diverged
 
     def _learning_rate(self) -> float:

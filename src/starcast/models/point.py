@@ -115,14 +115,16 @@ class PointFactorization(Factorization):
             factors = [np.column_stack([b, F]) for b, F in zip(biases, factors, strict=True)]
         self.user_factors_, self.item_factors_ = (np.ascontiguousarray(F) for F in factors)
 
-    def _run_strict(self, users: Side, items: Side, on_round: Any) -> int:
-        P, Q = self._start(len(self.users_), len(self.items_))
+    def _start_strict(self) -> None:
+        self.user_factors_, self.item_factors_ = self._start(len(self.users_), len(self.items_))
+
+    def _run_strict(self, users: Side, items: Side, n_iters: int, on_round: Any) -> int:
+        P, Q = self.user_factors_, self.item_factors_
         fit = getattr(strict, f"fit_{type(self).__name__.lower()}")
         diverged: int = fit(
-            *users, *items, self.scores_, P, Q, self.n_iters, self.learning_rate, self.regularization,
+            *users, *items, self.scores_, P, Q, n_iters, self.learning_rate, self.regularization,
             resolve_threads(self.n_jobs), self.on_divergence == "raise", on_round,
         )  # fmt: skip
-        self.user_factors_, self.item_factors_ = P, Q
         self.mean_ = float(self.scores_[users.score].sum() / len(users.score)) if self.BIASED else 0.0
         return diverged
 
