@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import starcast as sc
-from starcast.errors import DivergenceError, ParameterError, UnknownNameError
+from starcast.errors import DivergenceError, NotFittedError, ParameterError, UnknownNameError
 from starcast.kernels import make_sides, resolve_threads
 from starcast.models import MODELS, make_model
 
@@ -262,3 +262,48 @@ def test_ctrl_c_ends_a_fit(planted, name, strict):
         model.fit(planted)
     timer.join()
     assert not model.is_fitted
+
+
+@pytest.mark.parametrize("name", ["bemf", "dirmf"])
+def test_a_link_does_not_hide_factors_that_ran_away(planted, name):
+    with pytest.raises(DivergenceError, match=r"diverged in iteration \d+: .*Lower learning_rate"):
+        make_model(name, {"learning_rate": 1e4, "random_state": 0}).fit(planted)
+
+
+def test_what_ran_away_and_was_kept_cannot_be_saved(planted, tmp_path):
+    model = sc.PMF(learning_rate=100.0, precision="double", on_divergence="keep", random_state=0).fit(planted)
+    with pytest.raises(DivergenceError, match="a model that diverged cannot be saved: user_factors_, item_factors_"):
+        model.save(tmp_path / "m.starcast")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("params", [{"biases": "False"}, {"early_stopping": "no"}, {"verbose": 1}])
+def test_text_is_no_yes_or_no(planted, params):
+    with pytest.raises(ParameterError, match=f"{next(iter(params))} must be True or False"):
+        sc.ResBeMF(**params).fit(planted)
+
+
+@pytest.mark.parametrize(
+    ("name", "changed"),
+    [
+        ("resbemf", {"biases": False}),
+        ("resbemf", {"update": "paper"}),
+        ("bemf", {"n_factors": 3}),
+        ("pmf", {"n_factors": 3}),
+    ],
+)
+def test_parameters_that_no_longer_fit_what_was_learnt_are_told(planted, tmp_path, name, changed):
+    model = make_model(name, {"random_state": 0, "n_iters": 2}).fit(planted).set_params(**changed)
+    user, item = model.users_[0].item(), model.items_[0].item()
+    for ask in (
+        lambda: model.predict(user, item),
+        lambda: model.predict_proba(user, item),
+        lambda: model.recommend(user),
+        lambda: model.save(tmp_path / "m.starcast"),
+    ):
+        with pytest.raises(NotFittedError, match="were changed since it was fitted"):
+            ask()
+
+
+def test_no_more_threads_than_a_machine_can_start():
+    assert resolve_threads(10**9) == 256

@@ -17,6 +17,9 @@ from starcast.ratings import Ratings
 __all__ = ["Side", "fast", "instruction_set", "make_sides", "resolve_threads", "strict"]
 
 
+MOST_THREADS = 256  # more could not be started everywhere, and none would have anything to do
+
+
 class Side(NamedTuple):
     """The ratings by user or by item: row r has the entries start[r] to start[r + 1], the others' codes ascending."""
 
@@ -42,7 +45,7 @@ def make_sides(ratings: Ratings) -> tuple[Side, Side]:
 
 
 def resolve_threads(n_jobs: int | None) -> int:
-    """Return how many threads `n_jobs` asks for: None and -1 mean one a core.
+    """Return how many threads `n_jobs` asks for, within reason: None and -1 mean one a core.
 
     >>> resolve_threads(3)
     3
@@ -53,7 +56,7 @@ def resolve_threads(n_jobs: int | None) -> int:
         raise ParameterError(
             f"n_jobs must be a whole number of at least 1, or -1 or None for all cores, got {n_jobs!r}."
         )
-    return int(n_jobs)
+    return min(int(n_jobs), MOST_THREADS)
 
 
 def instruction_set() -> str:

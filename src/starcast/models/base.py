@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from starcast import _native, modelfile
 from starcast.distribution import Distribution, check_fraction
-from starcast.errors import DataError, NotFittedError, ParameterError, UnknownNameError, choose
+from starcast.errors import DataError, DivergenceError, NotFittedError, ParameterError, UnknownNameError, choose
 from starcast.frames import make_frame
 from starcast.names import Array, Codes, Lookup, as_names
 from starcast.ratings import Ratings
@@ -185,6 +185,9 @@ class Model:
         learnt = {name: value for name, value in vars(self).items() if name.endswith("_")}
         arrays = {name: value for name, value in learnt.items() if isinstance(value, np.ndarray)}
         values = {name: value for name, value in learnt.items() if name not in arrays}
+        wild = [name for name, value in arrays.items() if value.dtype.kind == "f" and not np.isfinite(value).all()]
+        if wild:
+            raise DivergenceError(f"a model that diverged cannot be saved: {', '.join(wild)} must be finite.")
         meta = {"model": type(self).__name__, "params": self.get_params(), "learnt": values}
         modelfile.write(path, meta, arrays)
 
@@ -233,7 +236,7 @@ class Model:
         raise NotImplementedError
 
     def _agrees(self) -> bool:
-        """Tell whether what was learnt, as read from a file, fits the parameters."""
+        """Tell whether what was learnt fits the parameters, which a file or set_params may have changed."""
         return True
 
     # What the doors share.
@@ -246,6 +249,10 @@ class Model:
     def _check_fitted(self) -> None:
         if not self.is_fitted:
             raise NotFittedError(f"{type(self).__name__} is not fitted. Call fit(ratings) first.")
+        if not self._agrees():
+            raise NotFittedError(
+                f"the parameters of {type(self).__name__} were changed since it was fitted. Call fit(ratings) again."
+            )
 
     def _forget(self) -> None:
         for name in [name for name in vars(self) if name.endswith("_")]:
@@ -300,7 +307,8 @@ class Model:
     ) -> dict[str, Array]:
         shape = (len(user), len(item))
         probs = self._proba(np.repeat(user, len(item)), np.tile(item, len(user)))
-        answer = Distribution.trusted(probs, self.scores_)
+        # In double precision, as `predict` has them: in single precision a threshold would be rounded, too.
+        answer = Distribution.trusted(probs.astype(np.float64, copy=False), self.scores_)
         mode, mean, reliability = (a.reshape(shape) for a in (answer.mode(), answer.mean(), answer.reliability()))
         allowed = reliability >= threshold
         if exclude_seen:

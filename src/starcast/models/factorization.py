@@ -38,6 +38,8 @@ class Factorization(Model):
 
     n_iter_: int
     history_: npt.NDArray[np.float64]
+    user_factors_: npt.NDArray[Any]
+    item_factors_: npt.NDArray[Any]
 
     # Set by the constructors of the subclasses.
     n_factors: int
@@ -66,6 +68,8 @@ class Factorization(Model):
             raise ParameterError(
                 "early_stopping needs single precision: the published updates have no held-out ratings."
             )
+        for name in ("early_stopping", "verbose"):
+            check_flag(name, getattr(self, name))
         resolve_threads(self.n_jobs)
 
     def _check_factors(self) -> None:
@@ -122,6 +126,8 @@ class Factorization(Model):
             with self._progress(n_iters) as advance:
                 self.history_ = np.array(self._run(ratings, users, items, n_iters, self._watch(advance)))
             self.n_iter_ = len(self.history_)
+            if not (np.isfinite(self.user_factors_).all() and np.isfinite(self.item_factors_).all()):
+                raise self._divergence(self.n_iter_)  # a logistic link hides it from the objective
         self._finish(ratings)
 
     def _fit_strict(self, users: Side, items: Side) -> None:
@@ -196,6 +202,12 @@ def check_whole(name: str, value: object, least: int) -> None:
     """Raise an error unless `value` is a whole number of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
         raise ParameterError(f"{name} must be a whole number of at least {least}, got {value!r}.")
+
+
+def check_flag(name: str, value: object) -> None:
+    """Raise an error unless `value` is True or False: any text, "no" and "False" too, would count as true."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise ParameterError(f"{name} must be True or False (on the command line true or false), got {value!r}.")
 
 
 def check_positive(name: str, value: object, *, zero: bool = False) -> None:

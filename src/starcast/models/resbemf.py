@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from starcast.errors import ParameterError, choose
 from starcast.kernels import Side, fast, resolve_threads
-from starcast.models.factorization import check_positive, check_recklessness, check_whole
+from starcast.models.factorization import check_flag, check_positive, check_recklessness, check_whole
 from starcast.models.per_score import PerScore
 from starcast.ratings import Ratings
 
@@ -118,6 +118,7 @@ class ResBeMF(PerScore):
         self.verbose = verbose
 
     def _check_params(self) -> None:
+        check_flag("biases", self.biases)
         super()._check_params()
         choose("update", self.update, ["exact", "paper"])
         check_positive("bias_regularization", self.bias_regularization, zero=True)
