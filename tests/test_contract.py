@@ -450,3 +450,20 @@ def test_questions_that_cannot_be_answered_are_said(fitted, name, call, error, m
 def test_a_misspelt_model_is_guessed(name):
     with pytest.raises(UnknownNameError, match=rf"unknown model '{name}x'\. Did you mean '{name}'\? Known: .*{name}"):
         make_model(f"{name}x")
+
+
+def test_the_reliability_of_a_recommendation_is_that_of_a_prediction(name):
+    model = make(name).fit(planted())
+    listed = model.recommend(n=5)
+    assert listed["reliability"].dtype == pl.Float64
+    assert model.predict(listed["user"], listed["item"])["reliability"].equals(listed["reliability"])
+    level = np.nextafter(listed["reliability"][0], 1)  # just above, in double precision
+    kept = model.recommend(n=5, threshold=level)
+    assert kept.filter(pl.col("reliability") < level).is_empty()
+
+
+def test_pandas_gets_numbers_when_everything_is_withheld(name):
+    model = make(name).fit(planted())
+    frame = model.predict(pd.Series(model.users_[:3]), model.items_[:3], 1.0)
+    assert frame["prediction"].isna().all()
+    assert frame["prediction"].dtype == np.float64

@@ -22,10 +22,18 @@ def make_frame(columns: dict[str, Any], like: object = None) -> Any:
     if backend in (None, nw.Implementation.POLARS):
         return frame
     series = {
-        name: values.to_list() if values.dtype == pl.String or values.null_count() else values.to_numpy()
+        name: values.to_list() if _needs_list(values, backend) else values.to_numpy()
         for name, values in zip(frame.columns, frame, strict=True)
     }
     return nw.from_dict(series, backend=backend).to_native()  # type: ignore[arg-type]
+
+
+def _needs_list(values: pl.Series, backend: nw.Implementation | None) -> bool:
+    """Tell whether an array could not hold the column; NaN stands for missing numbers in pandas, where a list of
+    nothing but None would be no column of numbers."""
+    if backend is nw.Implementation.PANDAS and values.dtype.is_numeric():
+        return False
+    return values.dtype == pl.String or values.null_count() > 0
 
 
 def _column(name: str, values: Any) -> pl.Series:
