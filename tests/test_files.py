@@ -1,5 +1,6 @@
 """Files written whole or not at all."""
 
+import os
 import stat
 
 import pytest
@@ -46,3 +47,12 @@ def test_a_folder_that_is_not_there_is_told(tmp_path):
 def test_a_folder_as_target_is_told(tmp_path):
     with pytest.raises(FileError, match=r"is a folder\. Give the name of a file"), replacing(tmp_path):
         pass
+
+
+def test_what_is_no_plain_file_is_not_replaced(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(FileError, match="is no plain file"), replacing(pipe) as temporary:
+        temporary.write_text("new")
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert list(tmp_path.iterdir()) == [pipe]

@@ -19,8 +19,12 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     try:
         if target.is_dir():
             raise IsADirectoryError
+        if target.exists() and not target.is_file():  # /dev/null, a pipe: a rename would put a file in its place
+            raise FileError(f"{target} is no plain file. Give the name of a file to write.")
         handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
         os.close(handle)
+    except FileError:
+        raise
     except IsADirectoryError:
         raise FileError(f"{target} is a folder. Give the name of a file to write.") from None
     except ValueError as error:  # a name with a NUL byte
