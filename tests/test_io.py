@@ -340,3 +340,14 @@ def test_a_missing_cell_of_a_frame_is_no_pair(tmp_path):
     pl.DataFrame({"user": ["a", None], "item": [7, 8]}).write_parquet(tmp_path / "pairs")
     with pytest.raises(DataError, match=r"a line must have a user and an item"):
         read_pairs(tmp_path / "pairs")
+
+
+def test_a_quote_without_an_end_cannot_be_skipped(write):
+    path = write('a,x,2\nb,x,x\n"c,x,3\nd,x,4\ne,x,5\n')
+    with pytest.raises(DataError, match=r"a quote must be closed, .*\(line 3 of .*all that follows would be lost"):
+        sc.read_ratings(path, on_bad="skip")
+
+
+def test_a_column_has_one_role(write):
+    with pytest.raises(DataError, match=r"columns must name different columns, got \[0, 0, 2\]"):
+        sc.read_ratings(write("1,2,3\n2,3,4\n"), columns=(0, 0, 2))

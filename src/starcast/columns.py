@@ -34,7 +34,10 @@ def column_positions(header: Sequence[str], columns: Sequence[str | int] | None,
         return [at for at in found if at is not None]
     if not isinstance(columns, Sequence) or isinstance(columns, str) or len(columns) not in (3, 4):
         raise DataError(f"columns must name the user, item and rating column (and the timestamp), got {columns!r}.")
-    return [_position(header, column, where) for column in columns]
+    places = [_position(header, column, where) for column in columns]
+    if len(set(places)) < len(places):
+        raise DataError(f"columns must name different columns, got {list(columns)!r}.")
+    return places
 
 
 def pair_positions(header: Sequence[str]) -> tuple[int, int] | None:

@@ -76,7 +76,8 @@ def read_ratings(
         table = _native.read_text(text, begin, sep, *positions, _threads(len(text)))
     except UnicodeDecodeError:
         raise _not_utf8(file) from None
-    _check_lines(table["mistakes"], file.name, above, on_bad)
+    last = text.rstrip().count(b"\n") + 1 if "open_quote" in table["mistakes"] else 0
+    _check_lines(table["mistakes"], file.name, above, last, on_bad)
     return _table(table, file, scores, above, titles, positions[3] >= 0).without_duplicates(duplicates)
 
 
@@ -273,15 +274,18 @@ MISTAKES = {
 }
 
 
-def _check_lines(mistakes: dict[str, tuple[int, int, bytes]], name: str, above: int, on_bad: str) -> None:
-    if not mistakes or on_bad == "skip":
+def _check_lines(mistakes: dict[str, tuple[int, int, bytes]], name: str, above: int, last: int, on_bad: str) -> None:
+    """Raise an error for the first mistake; where they are to be skipped, only for one that takes good lines along."""
+    if on_bad == "skip":  # a quote without an end takes in the rest of the file
+        mistakes = {kind: at for kind, at in mistakes.items() if kind == "open_quote" and at[1] + above < last}
+    if not mistakes:
         return
     kind, (count, line, text) = min(mistakes.items(), key=lambda mistake: mistake[1][1])
     found = MISTAKES[kind].format(text=text.decode(errors="replace"))
-    raise DataError(
-        f"{found} (line {line + above:,} of {name}; {plural(count, 'such line')}). "
-        'Fix them, or pass on_bad="skip" to leave them out.'
-    )
+    cure = 'Fix them, or pass on_bad="skip" to leave them out.'
+    if kind == "open_quote":
+        cure = "Close or remove it: all that follows would be lost."
+    raise DataError(f"{found} (line {line + above:,} of {name}; {plural(count, 'such line')}). {cure}")
 
 
 def _table(
