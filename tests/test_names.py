@@ -191,3 +191,7 @@ def test_parse_leaves_text_that_is_no_integer_for_the_error_to_show(text):
     assert lookup.parse([text]) == [text]
     with pytest.raises(DataError, match=r"users are integers here"):
         lookup.codes(lookup.parse([text]), "users")
+
+
+def test_a_typing_error_is_no_number():
+    assert Lookup(np.array([7, 10])).parse(["7", "1_0", "x"]) == [7, "1_0", "x"]

@@ -441,3 +441,17 @@ def test_a_table_allocates_what_it_counts():
         tracemalloc.stop()
     assert held <= ratings.nbytes + 100_000
     assert ratings.nbytes <= 10 * len(ratings)
+
+
+def test_what_a_mask_hides_is_missing():
+    masked = np.ma.masked_array([1, 2, 3], [False, True, False])
+    with pytest.raises(DataError, match="values must not be missing, but 1 of 3 are"):
+        sc.Ratings.from_arrays([1, 2, 3], [1, 2, 3], masked)
+    with pytest.raises(DataError, match="users must not be missing, but 1 of 3 are"):
+        sc.Ratings.from_arrays(masked, [1, 2, 3], [1, 2, 3])
+    assert len(sc.Ratings.from_arrays(np.ma.masked_array([1, 2]), [1, 2], np.ma.masked_array([1, 2]))) == 2
+
+
+def test_a_rating_beside_the_scale_is_shown_with_all_digits():
+    with pytest.raises(DataError, match=r"on the scale 0\.1, 0\.2, 0\.3; got 0\.30000000000000004"):
+        sc.Ratings.from_arrays([1, 2], [1, 2], [0.1 + 0.2, 0.1], scores=[0.1, 0.2, 0.3])

@@ -41,6 +41,8 @@ def as_names(values: object, what: str) -> Array:
     if hasattr(values, "to_numpy"):
         values = column_values(values)
     array = values if isinstance(values, np.ndarray) else _array_of(values, what)
+    if np.ma.is_masked(array):
+        raise DataError(f"{what} must not be missing, but {np.ma.getmaskarray(array).sum():,} of {array.size:,} are.")
     if array.ndim != 1:
         raise DataError(f"{what} must be one-dimensional, got the shape {array.shape}.")
     kind = array.dtype.kind
@@ -176,7 +178,7 @@ class Lookup:
 
 def _integer_or_text(text: str) -> int | str:
     try:
-        return int(text)
+        return text if "_" in text else int(text)  # Python would take 1_0 for 10
     except ValueError:
         return text
 

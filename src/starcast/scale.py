@@ -42,9 +42,14 @@ def score_codes(values: Floats, scale: Floats) -> npt.NDArray[np.int8]:
 
 def off_scale(value: float, count: int, scale: Floats, where: str = "") -> str:
     """Return the message for ratings that are not on the scale."""
-    listed = ", ".join(f"{score:g}" for score in scale[:12]) + (", …" if len(scale) > 12 else "")
-    found = f"{value:g}{where} ({plural(count, 'such rating')})"
+    listed = ", ".join(_digits(score) for score in scale[:12]) + (", …" if len(scale) > 12 else "")
+    found = f"{_digits(value)}{where} ({plural(count, 'such rating')})"
     return f"ratings must be on the scale {listed}; got {found}. Mend them or the scale."
+
+
+def _digits(value: float) -> str:
+    """Return all digits of a number, so that 0.1 + 0.2 does not read as the 0.3 that it is not."""
+    return str(float(value)).removesuffix(".0")
 
 
 def nearest(values: Floats, scale: Floats) -> npt.NDArray[np.int8]:
@@ -58,6 +63,8 @@ def as_numbers(values: object, what: str) -> Floats:
         values = column_values(values)
     if isinstance(values, np.ndarray) and values.dtype.kind in "cmM":  # NumPy would make numbers of them somehow
         raise DataError(f"{what} must be numbers, got {values.dtype}.")
+    if isinstance(values, np.ma.MaskedArray) and values.mask.any():  # NumPy would take what lies under the mask
+        raise DataError(f"{what} must not be missing, but {values.mask.sum():,} of {values.size:,} are.")
     try:
         numbers = np.asarray(values, np.float64)
     except (TypeError, ValueError, OverflowError):
