@@ -250,3 +250,12 @@ def test_no_thresholds_give_no_values():
     test = sc.Ratings.from_arrays([1, 2], [1, 1], [5, 1])
     found = metrics.paper_measures(test, sc.Distribution([[0.5, 0.5]] * 2, [1, 5]), [])
     assert all(len(values) == 0 for values in found.values())
+
+
+def test_an_error_is_a_share_of_the_model_s_scale_even_if_the_test_lacks_its_ends():
+    answer = sc.Distribution([[0, 0, 0, 1, 0], [0, 0, 1, 0, 0]], [1, 2, 3, 4, 5])
+    narrow = sc.Ratings.from_arrays([1, 1], [1, 2], [3, 4])
+    whole = sc.Ratings.from_arrays([1, 1], [1, 2], [3, 4], scores=[1, 2, 3, 4, 5])
+    for name, values in metrics.paper_measures(narrow, answer, [0.0]).items():
+        assert values == metrics.paper_measures(whole, answer, [0.0])[name]
+    assert metrics.paper_measures(narrow, answer, [0.0])["1-MAE"] == 0.75

@@ -93,9 +93,10 @@ class _Users:
         error = np.abs(prediction - test.values)[self.order]
         self.given = ~np.isnan(error)
         error = np.where(self.given, error, 0)
-        self.error = error / (test.scores[-1] - test.scores[0])
+        scores = distribution.scores  # the model's scale: a test table may lack its ends
+        self.error = error / (scores[-1] - scores[0])
         self.right = (error == 0).astype(np.float64)
-        self.relevant = test.values[self.order] >= (relevant_from(test.scores) if relevant is None else relevant)
+        self.relevant = test.values[self.order] >= (relevant_from(scores) if relevant is None else relevant)
         self.n = n
 
     def measure(self, keep: npt.NDArray[np.bool_], nothing: float) -> dict[str, float]:
