@@ -64,3 +64,12 @@ def test_a_title_stands_for_the_item():
     shown = text(recommendation_table([row, row | {"rank": 2, "title": "", "item": 77}]))
     assert "Heat (1995)" in shown
     assert "77" in shown
+
+
+def test_brackets_in_a_name_are_part_of_it():
+    shown = text(forecast_table(["[red]x[/red]"], Distribution([[0.5, 0.5]], [1, 2]), None))
+    assert "[red]x[/red]" in shown
+    row = {"user": "[b]u[/b]", "rank": 1, "item": "[i]", "prediction": 1.0, "mean": 1.0, "reliability": 0.5}
+    shown = text(recommendation_table([row]))
+    assert "[b]u[/b]" in shown
+    assert "[i]" in shown

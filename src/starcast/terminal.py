@@ -96,7 +96,7 @@ def forecast_table(
     for at, name in enumerate(names):
         note = "" if known is None or known[at] else " (unknown pair)"
         shown = number(float(prediction[at]), 1 if point != "mean" else 2) if keep[at] else "withheld"
-        cells = [name + note, bars(answer.probs[at]), shown, f"{reliability[at]:.0%}"]
+        cells: list[str | Text] = [Text(name + note), bars(answer.probs[at]), shown, f"{reliability[at]:.0%}"]
         if truth is not None:
             cells.append(f"{truth[at]:g}")
         table.add_row(*cells, style=KEPT if keep[at] else WITHHELD)
@@ -114,7 +114,7 @@ def recommendation_table(rows: Sequence[dict[str, Any]]) -> Table:
         user = "" if row["user"] == before else str(row["user"])
         before = row["user"]
         table.add_row(
-            user, str(row["rank"]), str(row.get("title") or row["item"]), f"{row['prediction']:g}",
+            Text(user), str(row["rank"]), Text(str(row.get("title") or row["item"])), f"{row['prediction']:g}",
             f"{row['mean']:.2f}", f"{row['reliability']:.0%}",
         )  # fmt: skip
     if not rows:
