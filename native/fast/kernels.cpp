@@ -1,6 +1,7 @@
 // The kernels of one instruction set. CMake compiles this file several times with different flags and STARCAST_ISA_NS;
 // it must not touch the standard library's templates, or the linker might keep, say, the AVX-512 copy of one for everybody.
 #include "beta.hpp"
+#include "packed_rows.hpp"
 #include "point.hpp"
 #include "resbemf.hpp"
 
@@ -52,25 +53,34 @@ int64_t scratch_floats(const Pass &pass) {
     return floats;
 }
 
-#define STARCAST_ENTRY(name, rows)                                                   \
+// Five scores without special wishes are walked on packed lanes where there are instructions for that.
+#if STARCAST_VECTOR_FLOATS == 16
+#define STARCAST_TRY_PACKED(Model) \
+    if (pass.n_scores == 5 && pass.recklessness == 0 && !pass.published) return packed_gradient<Model, 5>(pass, first, last, scratch)
+#else
+#define STARCAST_TRY_PACKED(Model)
+#endif
+
+#define STARCAST_ENTRY(name, rows, before)                                           \
     void name(const Pass &pass, int64_t first, int64_t last, float *scratch) {       \
+        before;                                                                      \
         STARCAST_BY_SCORES(pass.n_scores, rows);                                     \
     }
 #define CALL(W, D) exact_rows<W, D>(pass, first, last, scratch)
-STARCAST_ENTRY(resbemf_exact, CALL)
+STARCAST_ENTRY(resbemf_exact, CALL, )
 #undef CALL
 #define CALL(W, D) \
     pass.row_loglik ? resbemf_gradient_rows<(W < 16 ? 16 : W), D, true>(pass, first, last, scratch) \
                     : resbemf_gradient_rows<(W < 16 ? 16 : W), D, false>(pass, first, last, scratch)
-STARCAST_ENTRY(resbemf_gradient, CALL)
+STARCAST_ENTRY(resbemf_gradient, CALL, STARCAST_TRY_PACKED(PackedSoftmax))
 #undef CALL
 #define CALL(W, D) \
     pass.row_loglik ? bemf_gradient_rows<(W < 16 ? 16 : W), D, true>(pass, first, last, scratch) \
                     : bemf_gradient_rows<(W < 16 ? 16 : W), D, false>(pass, first, last, scratch)
-STARCAST_ENTRY(bemf_gradient, CALL)
+STARCAST_ENTRY(bemf_gradient, CALL, STARCAST_TRY_PACKED(PackedLogistic))
 #undef CALL
 #define CALL(W, D) dirmf_sgd_rows<W>(pass, first, last, scratch)
-STARCAST_ENTRY(dirmf_sgd, CALL)
+STARCAST_ENTRY(dirmf_sgd, CALL, )
 #undef CALL
 
 void proba(const Question &ask, int64_t first, int64_t last) {

@@ -194,23 +194,21 @@ STARCAST_INLINE Lanes<W> exp(const Lanes<W> &x) {
 // 1 / x within 2 ulp, for the normal range: an estimate and one step of Newton's take a fraction of a division's time.
 template <int W>
 STARCAST_INLINE Lanes<W> reciprocal(const Lanes<W> &x) {
+    constexpr int V = Lanes<W>::V;
     Lanes<W> y;
     for (int n = 0; n < Lanes<W>::N; ++n) {
         if constexpr (false) {
         }
 #if defined(__AVX512F__)
-        else if constexpr (Lanes<W>::V == 16) y.v[n] = _mm512_rcp14_ps(x.v[n]);
+        else if constexpr (V == 16) y.v[n] = _mm512_rcp14_ps(x.v[n]);
 #endif
 #if defined(__AVX2__)
-        else if constexpr (Lanes<W>::V == 8) y.v[n] = _mm256_rcp_ps(x.v[n]);
+        else if constexpr (V == 8) y.v[n] = _mm256_rcp_ps(x.v[n]);
 #endif
-        else {
-            y.v[n] = 1.0f / x.v[n];
-            continue;
-        }
-        y.v[n] = y.v[n] + y.v[n] * (1.0f - x.v[n] * y.v[n]);
+        else y.v[n] = 1.0f / x.v[n];
     }
-    return y;
+    if constexpr (V < 8) return y;
+    return y + y * (Lanes<W>::all(1.0f) - x * y);
 }
 
 // For |x| up to 17, beyond which 1 / (1 + exp(-x)) is 0 or 1 to within 4e-8. Kept inside, five of these multiplied are still a normal number.

@@ -354,3 +354,22 @@ def test_lower_instruction_sets_pass_the_same_tests(isa):
         text=True,
     )
     assert ran.returncode == 0, ran.stdout[-2000:]
+
+
+@pytest.mark.parametrize("model", ["resbemf", "bemf"])
+@pytest.mark.parametrize("scale", [0.5, 20.0], ids=["ordinary", "extreme"])
+@pytest.mark.parametrize("n_factors", [1, 8, 20])
+def test_long_rows_of_five_scores_agree_with_plain_loops(model, scale, n_factors):
+    # Rows longer than a strip, and logits far from zero: five scores have a path of their own on some processors.
+    s = Small(5, n_factors, n_users=9, n_items=220, density=0.6, scale=scale)
+    P, Q, base, v = (s.bare(x) for x in (s.P, s.Q, s.base, s.values))
+    step = {"learning_rate": 1e-3, "regularization": 0.1}
+    history = s.gradient(model, **step)
+    one_pass = reference.resbemf_pass if model == "resbemf" else reference.bemf_pass
+    args = (base, v, False, 1e-3, 0.1, 0.1) if model == "resbemf" else (v, 1e-3, 0.1)
+    with np.errstate(over="ignore"):  # the plain logistic of -2000 passes through infinity
+        P = one_pass(s.users, P, Q, *args)
+        Q = one_pass(s.items, Q, P, *args)
+    np.testing.assert_allclose(s.bare(s.P), P, atol=1e-6 * max(scale, 1))
+    np.testing.assert_allclose(s.bare(s.Q), Q, atol=1e-6 * max(scale, 1))
+    assert np.isfinite(history).all()
