@@ -259,7 +259,9 @@ def bemf_pass(
         g = -regularization * x
         for i, r in zip(other[a:b], score[a:b], strict=False):
             like = logistic((x * Y[i]).sum(0))
-            slope = np.eye(len(like))[r] - like - recklessness * (1 - like) * variance_slope(like / like.sum(), v)
+            slope = np.eye(len(like))[r] - like
+            if recklessness:
+                slope -= recklessness * (1 - like) * variance_slope(like / like.sum(), v)
             g += slope * Y[i]
         new.append(x + learning_rate * g)
     return np.array(new)
