@@ -10,15 +10,16 @@ import starcast
 ROOT = Path(starcast.__file__).parent
 LAYERS = [
     ["errors"],
-    ["names", "columns", "frames", "files", "journal"],
+    ["names", "columns", "frames", "files", "journal", "progress"],
     ["scale"],
     ["ratings", "distribution", "javarandom"],
     ["split", "planted", "datasets", "download", "io", "metrics", "modelfile", "results", "kernels", "pareto"],
     ["models"],
-    ["evaluate", "trust", "distributed"],
-    ["search", "reproduce", "sound"],
-    ["plots", "report", "serve", "terminal"],
-    ["demo", "doctor"],
+    ["objectives", "bootstrap", "evaluate", "front", "trust", "distributed"],
+    ["spaces", "search", "optuna_study", "reproduce", "sound"],
+    ["plots", "paper_plots", "report", "serve", "terminal"],
+    ["demo", "doctor", "reproduction"],
+    ["console"],
     ["cli"],
 ]
 LAYER = {name: depth for depth, layer in enumerate(LAYERS) for name in layer}

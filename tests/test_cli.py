@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 import starcast as sc
-from starcast import cli
+from starcast import cli, console
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def mistake(result, *words):
 def test_help_has_an_example_for_every_command(run):
     code, text, _ = run("--help")
     assert code == 0
-    for name in ("datasets", "fit", "predict", "recommend", "evaluate", "demo", "doctor"):
+    for name in ("datasets", "fit", "predict", "recommend", "evaluate", "search", "demo", "doctor"):
         assert name in text
         assert f"starcast {name}" in run(name, "--help")[1]
 
@@ -159,7 +159,7 @@ def test_doctor_names_what_is_missing(run):
 
 
 def test_json_has_null_where_a_number_is_not_finite():
-    assert cli._plain({"a": [float("nan"), np.float64("inf"), 1.5]}) == {"a": [None, None, 1.5]}
+    assert console.plain({"a": [float("nan"), np.float64("inf"), 1.5]}) == {"a": [None, None, 1.5]}
 
 
 @pytest.mark.parametrize(
@@ -207,3 +207,28 @@ def test_it_runs_as_a_module():
     done = subprocess.run([sys.executable, "-m", "starcast", "fit", "nowhere.csv"], capture_output=True, text=True)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
+
+
+def test_search_tells_the_settings_that_no_other_beats(table, tmp_path, run):
+    space = tmp_path / "space.json"
+    space.write_text('{"user_shrinkage": [1, 10, 100], "item_shrinkage": {"low": 1.0, "high": 50.0, "log": true}}')
+    words = ("search", table, "--model", "bayes", "--space", space, "--trials", 4, "--folds", 2)
+    code, text, _ = run(*words)
+    assert code == 0
+    assert "1 of 4 trials that no other beats" in text
+    assert "item_shrinkage" in text
+    code, text, _ = run(*words, "--objective", "nll", "--objective", "coverage@0.5", "--json")
+    rows = json.loads(text)
+    assert len(rows) == 4
+    assert {"nll", "coverage@0.5", "nll fold 1", "status"} <= set(rows[0])
+    assert run(*words, "--out", tmp_path / "trials.csv", "--storage", tmp_path / "trials.jsonl")[0] == 0
+    assert pl.read_csv(tmp_path / "trials.csv")["status"].to_list() == ["ok"] * 4
+    assert (tmp_path / "trials.jsonl").read_text().count("\n") == 5
+
+
+def test_search_knows_the_papers_spaces(table, run):
+    words = ("search", table, "--model", "pmf", "--trials", 2, "--folds", "paper", "--seed", 43)
+    assert run(*words, "--space", "paper:ml-100k")[0] == 0
+    mistake(run(*words, "--space", "paper"), "unknown data set of the paper", "ml-100k")
+    mistake(run(*words, "--space", "nothing.json"), "nothing.json cannot be read")
+    mistake(run(*words, "--space", "paper:ml-100k", "--method", "grid"), "a grid tries all of its 400 settings")

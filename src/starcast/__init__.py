@@ -24,7 +24,8 @@ from starcast.errors import (
     StarcastError,
     UnknownNameError,
 )
-from starcast.evaluate import evaluate
+from starcast.evaluate import compare, cross_validate, evaluate
+from starcast.front import Front
 from starcast.io import read_ratings
 from starcast.models import (
     MODELS,
@@ -39,9 +40,12 @@ from starcast.models import (
     ResBeMF,
     load,
 )
+from starcast.pareto import hypervolume, pareto_mask
 from starcast.planted import make_ratings
 from starcast.ratings import Ratings
 from starcast.results import Results
+from starcast.search import search
+from starcast.spaces import SPACES
 from starcast.split import Split, benchmark_split, holdout, k_fold, leave_last
 
 __version__ = _version("starcast")
@@ -49,6 +53,7 @@ __version__ = _version("starcast")
 __all__ = [
     "MODELS",
     "PMF",
+    "SPACES",
     "BeMF",
     "BiasedMF",
     "DataError",
@@ -58,6 +63,7 @@ __all__ = [
     "DownloadError",
     "FileError",
     "FileFormatError",
+    "Front",
     "GlobalFrequency",
     "ItemFrequency",
     "MissingExtraError",
@@ -72,8 +78,11 @@ __all__ = [
     "StarcastError",
     "UnknownNameError",
     "benchmark_split",
+    "compare",
+    "cross_validate",
     "evaluate",
     "holdout",
+    "hypervolume",
     "k_fold",
     "leave_last",
     "load",
@@ -85,5 +94,7 @@ __all__ = [
     "load_sample",
     "make_ratings",
     "metrics",
+    "pareto_mask",
     "read_ratings",
+    "search",
 ]

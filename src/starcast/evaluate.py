@@ -1,14 +1,25 @@
-"""A model against test ratings."""
+"""Models against test ratings: one, fold by fold, or several side by side."""
 
-from collections.abc import Sequence
+import itertools
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
 
 from starcast import metrics
-from starcast.distribution import Distribution
+from starcast.bootstrap import Resampled, resample
+from starcast.distribution import Distribution, check_fraction
+from starcast.errors import DataError, DivergenceError, ParameterError
 from starcast.models.base import Model
+from starcast.objectives import OVERALL, direction
 from starcast.ratings import Ratings
 from starcast.results import Results
+from starcast.split import Split, k_fold
 
 THRESHOLDS = tuple(k / 10 for k in range(10))
+COMPARED = ("nll", "rps", "rmse", "ece", "aurc", "1-MAE@0", "accuracy@0")
+Folds = int | str | Sequence[Split]
 
 
 def evaluate(
@@ -43,13 +54,137 @@ def answer_for(model: Model, test: Ratings) -> Distribution:
 
 def overall_measures(test: Ratings, answer: Distribution) -> dict[str, float]:
     """Return the measures of a whole distribution, over all ratings alike."""
-    truth = test.values
+    return {name: of(test.values, answer) for name, of in OVERALL.items()}
+
+
+def cross_validate(
+    model: Model,
+    ratings: Ratings,
+    cv: Folds = 5,
+    thresholds: Sequence[float] = THRESHOLDS,
+    *,
+    relevant: float | None = None,
+    empty: str = "undefined",
+    random_state: int | None = None,
+) -> Results:
+    """Return the rows of :func:`evaluate` for every fold, with the fold, a status and the seconds that the fit took.
+
+    The model itself is left unfitted. A fold whose fit diverges is one row with the status "diverged" and the error.
+
+    Parameters
+    ----------
+    cv : int, "paper" or list of Split
+        A number of random folds; the paper's five, which need a `random_state`; or any splits of your own.
+    random_state : int, optional
+        What the folds are drawn with.
+
+    Examples
+    --------
+    >>> from starcast import ItemFrequency, make_ratings
+    >>> ratings, _ = make_ratings(random_state=0)
+    >>> table = cross_validate(ItemFrequency(), ratings, cv=3, thresholds=[0.0], random_state=0)
+    >>> table["fold"], table["status"]
+    ([0, 1, 2], ['ok', 'ok', 'ok'])
+    """
+    rows: list[dict[str, Any]] = []
+    for fold, split in enumerate(make_folds(ratings, cv, random_state)):
+        began = time.perf_counter()
+        try:
+            fitted = model.clone().fit(split.train)
+        except DivergenceError as error:
+            about = {"model": type(model).__name__, "fold": fold, "status": "diverged", "error": str(error)}
+            rows.append(about | {"seconds": time.perf_counter() - began})
+            continue
+        about = {"fold": fold, "status": "ok", "seconds": time.perf_counter() - began}
+        rows += [row | about for row in evaluate(fitted, split.test, thresholds, relevant=relevant, empty=empty)]
+    return Results(rows)
+
+
+def make_folds(ratings: Ratings, cv: Folds, random_state: int | None = None) -> list[Split]:
+    """Return the splits that `cv` stands for, see :func:`cross_validate`."""
+    if cv == "paper":
+        return list(k_fold(ratings, 5, method="paper", random_state=random_state))
+    if isinstance(cv, (int, np.integer)) and not isinstance(cv, bool):
+        return list(k_fold(ratings, int(cv), random_state=random_state))
+    folds: list[Any] = [] if isinstance(cv, (str, bytes, bool)) or not isinstance(cv, Sequence) else list(cv)
+    if not folds or not all(isinstance(split, tuple) and len(split) == 2 for split in folds):
+        raise ParameterError(f'cv must be a number of folds, "paper" or a list of Splits, got {cv!r}.')
+    return [Split(*split) for split in folds]
+
+
+def compare(
+    models: Mapping[str, Model] | Sequence[Model],
+    test: Ratings,
+    measures: Sequence[str] = COMPARED,
+    *,
+    n_resamples: int = 1000,
+    level: float = 0.95,
+    relevant: float | None = None,
+    random_state: int = 0,
+) -> Results:
+    """Return how fitted models differ on the same test ratings, with intervals from a paired bootstrap over users.
+
+    A row per measure and pair of models: `value` and `other_value`, their `difference`, the interval from `low` to
+    `high` that holds the share `level` of the resampled differences, and `better`, the share of resamples in which
+    the model is better than the other (ties count half). The resamples are the same for all models and measures;
+    those in which the difference is undefined do not count.
+
+    Parameters
+    ----------
+    models : mapping from name to Model, or list of Model
+        A list names each model by its class, with a number where a class appears again.
+    measures : sequence of str
+        Names as in :func:`starcast.objectives.measure`.
+
+    Examples
+    --------
+    >>> from starcast import GlobalFrequency, ItemFrequency, holdout, make_ratings
+    >>> train, test = holdout(make_ratings(random_state=0)[0], random_state=0)
+    >>> table = compare([ItemFrequency().fit(train), GlobalFrequency().fit(train)], test, ["nll"], n_resamples=200)
+    >>> table.rows[0]["model"], table.rows[0]["other"], table.rows[0]["high"] < 0, table.rows[0]["better"]
+    ('ItemFrequency', 'GlobalFrequency', True, 1.0)
+    """
+    named = dict(models) if isinstance(models, Mapping) else _named(models)
+    if len(named) < 2:
+        raise DataError(f"compare needs at least two models, got {len(named)}.")
+    tail = (1 - check_fraction(level, "level")) / 2
+    answers = {name: answer_for(model, test) for name, model in named.items()}
+    found = resample(
+        test, answers, measures, n_resamples=n_resamples, relevant=relevant, random_state=random_state
+    )  # fmt: skip
+    rows = []
+    for name in measures:
+        sign = 1 if direction(name) == "max" else -1
+        for one, other in itertools.combinations(named, 2):
+            row = {"measure": name, "model": one, "other": other}
+            rows.append(row | _difference(found[name][one], found[name][other], sign, tail))
+    return Results(rows)
+
+
+def _difference(one: Resampled, other: Resampled, sign: int, tail: float) -> dict[str, float]:
+    with np.errstate(invalid="ignore"):  # both infinite: undefined
+        gaps = one.values - other.values
+        difference = float(np.subtract(one.value, other.value))
+        gaps = gaps[~np.isnan(gaps)]
+        low, high = np.quantile(gaps, [tail, 1 - tail]) if len(gaps) else (np.nan, np.nan)
+    better = ((sign * gaps > 0) + 0.5 * (gaps == 0)).mean() if len(gaps) else np.nan
     return {
-        "nll": metrics.nll(truth, answer),
-        "brier": metrics.brier(truth, answer),
-        "rps": metrics.rps(truth, answer),
-        "rmse": metrics.rmse(truth, answer.mean()),
-        "ece": metrics.ece(truth, answer),
-        "aurc": metrics.aurc(truth, answer),
-        "aurc_mae": metrics.aurc(truth, answer, "absolute"),
+        "value": one.value,
+        "other_value": other.value,
+        "difference": difference,
+        "low": float(low),
+        "high": float(high),
+        "better": float(better),
     }
+
+
+def _named(models: Sequence[Model]) -> dict[str, Model]:
+    named: dict[str, Model] = {}
+    for model in models:
+        name = title = type(model).__name__
+        count = 1
+        while name in named:
+            count += 1
+            name = f"{title} {count}"
+        named[name] = model
+    return named

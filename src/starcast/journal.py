@@ -3,9 +3,10 @@
 import contextlib
 import json
 import os
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from multiprocessing import get_context
+from multiprocessing import connection, get_context, parent_process
 from pathlib import Path
 from typing import Any
 
@@ -100,11 +101,13 @@ def run_missing(
     missing = {key: task for key, task in tasks.items() if key not in done}
     if on_progress is not None:
         on_progress(len(done), len(tasks))
-    with _workers(n_jobs if len(missing) > 1 else 1, prepare, prepare_args) as submit:
+    n_jobs = n_jobs if len(missing) > 1 else 1
+    most = 2 * n_jobs if n_jobs > 1 else 1  # what this process runs itself is recorded before the next begins
+    with workers(n_jobs, prepare, prepare_args) as submit:
         running: dict[Future[dict[str, Any]], str] = {}
         queue = iter(missing.items())
         while True:
-            while len(running) < 2 * n_jobs and (item := next(queue, None)) is not None:
+            while len(running) < most and (item := next(queue, None)) is not None:
                 running[submit(work, item[1])] = item[0]
             if not running:
                 break
@@ -118,11 +121,11 @@ def run_missing(
 
 
 @contextlib.contextmanager
-def _workers(n_jobs: int, prepare: Callable[..., None] | None, args: tuple[Any, ...]) -> Iterator[Any]:
+def workers(n_jobs: int, prepare: Callable[..., None] | None, args: tuple[Any, ...]) -> Iterator[Any]:
     """Give a function that submits work: to processes of their own, or to this one if a single worker is enough."""
     if n_jobs > 1:
         # Spawned, not forked: a fork would copy threads' locks in whatever state they are.
-        with ProcessPoolExecutor(n_jobs, get_context("spawn"), initializer=prepare, initargs=args) as pool:
+        with ProcessPoolExecutor(n_jobs, get_context("spawn"), initializer=_begin, initargs=(prepare, args)) as pool:
             try:
                 yield lambda work, task: pool.submit(_guarded, work, task)
             except BaseException:
@@ -138,6 +141,20 @@ def _workers(n_jobs: int, prepare: Callable[..., None] | None, args: tuple[Any, 
         return future
 
     yield submit
+
+
+def _begin(prepare: Callable[..., None] | None, args: tuple[Any, ...]) -> None:
+    """Prepare a worker, and see to it that it ends when the process that it works for is killed."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    if prepare is not None:
+        prepare(*args)
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        connection.wait([parent.sentinel])
+        os._exit(1)
 
 
 def _guarded(work: Callable[[Any], Mapping[str, Any]], task: Any) -> dict[str, Any]:

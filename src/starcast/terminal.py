@@ -122,6 +122,20 @@ def recommendation_table(rows: Sequence[dict[str, Any]]) -> Table:
     return table
 
 
+def front_table(
+    rows: Sequence[dict[str, Any]], params: Sequence[str], objectives: Sequence[str], n_trials: int
+) -> Table:
+    """Return the trials of a search that no other beats, in their order."""
+    title = f"[bold]{len(rows)} of {n_trials:,} trials[/bold] that no other beats"
+    table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False, padding=(0, 2))
+    for name in ("trial", *params, *objectives):
+        table.add_column(name, justify="right")
+    for row in rows:
+        given = (f"{row[name]:.4g}" if isinstance(row[name], float) else str(row[name]) for name in params)
+        table.add_row(str(row["trial"]), *given, *(number(row[name], 4) for name in objectives))
+    return table
+
+
 def dataset_table(rows: Sequence[dict[str, Any]]) -> Table:
     """Return the list of data sets."""
     table = Table(header_style="bold", box=None, pad_edge=False, padding=(0, 2))

@@ -66,6 +66,20 @@ def paper_measures(
     return {name: np.array([row[name] for row in rows]) for name in PAPER_MEASURES}
 
 
+def paper_measures_by_user(
+    test: Ratings,
+    distribution: Distribution,
+    thresholds: Sequence[float],
+    *,
+    relevant: float | None = None,
+    n: int = 10,
+) -> list[dict[str, Floats]]:
+    """Return, for each threshold, the four measures as arrays with one value per user, NaN where it is undefined."""
+    users = _Users(test, distribution, relevant, n, distribution.mode())
+    found = (users.by_user(distribution.keep(threshold)) for threshold in thresholds)
+    return [{"1-MAE": 1 - values.pop("MAE")} | values for values in found]
+
+
 def relevant_from(scores: Floats) -> float:
     """Return the least score of a relevant item: the first in the upper 30 % of the scale.
 
@@ -100,14 +114,19 @@ class _Users:
         self.n = n
 
     def measure(self, keep: npt.NDArray[np.bool_], nothing: float) -> dict[str, float]:
+        means = {name: _mean(values, nothing) for name, values in self.by_user(keep).items()}
+        return {"1-MAE" if name == "MAE" else name: 1 - x if name == "MAE" else x for name, x in means.items()}
+
+    def by_user(self, keep: npt.NDArray[np.bool_]) -> dict[str, Floats]:
+        """Return each measure user by user, NaN where it is undefined."""
         kept = keep[self.order] & self.given
         count = self._per_user(kept)
         defined = np.where(count > 0, count, np.nan)
         return {
-            "coverage": _mean(count / self.n_ratings, nothing),
-            "1-MAE": 1 - _mean(self._per_user(self.error * kept) / defined, nothing),
-            "accuracy": _mean(self._per_user(self.right * kept) / defined, nothing),
-            "mAP": _mean(self._average_precision(kept), nothing),
+            "coverage": count / self.n_ratings,
+            "MAE": self._per_user(self.error * kept) / defined,
+            "accuracy": self._per_user(self.right * kept) / defined,
+            "mAP": self._average_precision(kept),
         }
 
     def _average_precision(self, kept: npt.NDArray[np.bool_]) -> Floats:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from starcast.errors import FileError, FileFormatError
 from starcast.files import replacing
 from starcast.metrics import PAPER_THRESHOLDS
+from starcast.pareto import pareto_mask
 from starcast.reproduce.experiment import N_FOLDS, SEED, Grid, Setting
 
 Floats = npt.NDArray[np.float64]
@@ -51,9 +52,7 @@ def on_front(rows: Sequence[Mapping[str, str]]) -> npt.NDArray[np.bool_]:
     quality = np.array([[float(row[f"{column}_avg"]) for column in SEARCH_MEASURES.values()] for row in rows])
     quality = quality.reshape(-1, 2)
     fit = (fold_values(rows, "coverage") >= LEAST_COVERAGE).all(axis=1) & ~np.isnan(quality).any(axis=1)
-    rivals = quality[fit]
-    beaten = [((rivals >= q).all(axis=1) & (rivals > q).any(axis=1)).any() for q in quality]
-    return np.asarray(fit & ~np.array(beaten, bool))
+    return pareto_mask(np.where(fit[:, None], quality, np.nan))
 
 
 def write_search(

@@ -1,0 +1,100 @@
+"""What the commands share: options, ratings read from a file or a data set, tables written, answers shown."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+
+from starcast.datasets import DATASETS, load_dataset
+from starcast.errors import ParameterError, choose
+from starcast.files import replacing
+from starcast.io import read_ratings
+from starcast.ratings import Ratings
+from starcast.split import benchmark_split
+
+out = Console()
+err = Console(stderr=True)
+
+WRITERS = {".csv": "write_csv", ".parquet": "write_parquet", ".json": "write_json"}
+
+
+def _check_ending(path: Path | None) -> Path | None:
+    """Refuse an ending that cannot be written before any work is done."""
+    if path is not None:
+        choose("ending", path.suffix.lower(), WRITERS)
+    return path
+
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of a table for people.")]
+Threshold = Annotated[
+    float | None, typer.Option("--threshold", "-t", help="θ: withhold what is less reliable than this, from 0 to 1.")
+]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", "-o", callback=_check_ending, help="Write the table here: .csv, .parquet or .json."),
+]
+ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file that `starcast fit` wrote.")]
+Source = Annotated[str, typer.Argument(metavar="RATINGS", help="A ratings file, or a data set of `starcast datasets`.")]
+Part = Annotated[
+    str,
+    typer.Option("--split", help="all: every rating; benchmark: the part of the paper's split that fits the command."),
+]
+Separator = Annotated[str | None, typer.Option("--sep", help="What separates the columns; found out if not given.")]
+Columns = Annotated[
+    str | None,
+    typer.Option("--columns", help="User, item, rating (and time) column by name or position: user,item,rating"),
+]
+Duplicates = Annotated[str, typer.Option("--duplicates", help="Pairs rated twice: error, first, last or mean.")]
+
+
+def read_source(source: str, split: str, part: str, sep: str | None, columns: str | None, duplicates: str) -> Ratings:
+    """Return the ratings of a data set or of a file, all or one part of them."""
+    choose("split", split, ["all", "benchmark"])
+    with err.status(f"reading {source}"):
+        if source in DATASETS and not Path(source).is_file():
+            table = load_dataset(source)
+        else:
+            chosen = [int(name) if name.isdecimal() else name for name in columns.split(",")] if columns else None
+            table = read_ratings(source, sep=sep, columns=chosen, duplicates=duplicates)
+        return table if split == "all" else getattr(benchmark_split(table), part)
+
+
+def parse_parameter(text: str) -> tuple[str, Any]:
+    """Return name and value of ``name=value``; a value that reads as JSON (5, 0.1, true, null) is one."""
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise ParameterError(f"a parameter must read name=value, got {text!r}.")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+def write_table(frame: Any, path: Path) -> None:
+    """Write a table in the format that the ending of the file names."""
+    with replacing(path) as temporary:
+        getattr(frame, WRITERS[path.suffix.lower()])(temporary)
+    err.print(f"{len(frame):,} rows written to {path}", highlight=False)
+
+
+def show(data: Any, table: Any, as_json: bool) -> None:
+    """Print data as JSON for programs, or a table for people."""
+    if as_json:
+        sys.stdout.write(json.dumps(plain(data), allow_nan=False, ensure_ascii=False) + "\n")
+    else:
+        out.print(table)
+
+
+def plain(value: Any) -> Any:
+    """Return what JSON can hold: NaN and infinity, which it cannot, become null."""
+    if isinstance(value, dict):
+        return {str(key): plain(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(entry) for entry in value]
+    if isinstance(value, (float, np.floating)):
+        return float(value) if np.isfinite(value) else None
+    return value
