@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -15,7 +16,11 @@ namespace starcast {
 class Crew {
 public:
     explicit Crew(int n_threads) {
-        for (int t = 1; t < n_threads; ++t) threads_.emplace_back([this, t] { wait_for_work(t); });
+        try {
+            for (int t = 1; t < n_threads; ++t) threads_.emplace_back([this, t] { wait_for_work(t); });
+        } catch (const std::system_error &) {
+            // The machine gives no more threads: those there are do the work, with the same result.
+        }
     }
     ~Crew() {
         {

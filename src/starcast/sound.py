@@ -181,7 +181,7 @@ class _PerRating:
     """The losses of every test rating, so that a resample of users is a matter of weights."""
 
     def __init__(self, test: Ratings, answer: Distribution) -> None:
-        truth, width = test.values, test.scores[-1] - test.scores[0]
+        truth, width = test.values, answer.scores[-1] - answer.scores[0]
         code = score_codes(truth, answer)
         hot = np.eye(len(answer.scores))[code]
         chosen = np.take_along_axis(answer.probs, code[:, None], axis=1)[:, 0].astype(np.float64)
