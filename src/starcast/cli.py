@@ -34,6 +34,10 @@ from starcast.evaluate import THRESHOLDS, evaluate
 from starcast.front import Front
 from starcast.io import read_pairs
 from starcast.models import MODELS, load, make_model
+from starcast.progress import progress_bar
+from starcast.reproduce import EXPERIMENTS, FACTORIZATIONS
+from starcast.reproduce.run import Run
+from starcast.reproduction import STAGES, facts, outcome, reproduce
 from starcast.search import METHODS, search
 from starcast.spaces import paper_space, read_space
 from starcast.terminal import (
@@ -243,6 +247,25 @@ def search_command(
         return write_table(results.to_frame(), out_file)
     tried = [name for name, values in chosen.items() if isinstance(values, tuple) or len(values) > 1]
     return show(results.rows, front_table(Front(results, goals).rows, tried, goals, len(results)), as_json)
+
+
+@app.command("reproduce", epilog="Example: [bold]starcast reproduce filmtrust --models resbemf --limit 20[/bold]")
+def reproduce_command(
+    dataset: Annotated[str, typer.Argument(help=f"One of: {', '.join(EXPERIMENTS)}.")],
+    stage: Annotated[
+        list[str] | None, typer.Option("--stage", "-s", help=f"One of: {', '.join(STAGES)}; may be given many times.")
+    ] = None,
+    models: Annotated[str, typer.Option("--models", "-m", help="Models, with commas.")] = ",".join(FACTORIZATIONS),
+    folder: Annotated[Path, typer.Option("--out", "-o", help="The folder of the results.")] = Path("reproduction"),
+    compare: Annotated[Path | None, typer.Option("--compare", help="The folder of the published results.")] = None,
+    jobs: Annotated[int | None, typer.Option("--jobs", "-j", help="Cores to use; all if not given.")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", help="For a trial: about so many rows of each model.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Run the paper's experiments again: search, test curves, fitting times, figures. Goes on where it was stopped."""
+    run = Run(dataset, folder, tuple(models.split(",")), compare, jobs, limit)
+    found = reproduce(run, stage or STAGES, bar=lambda title: progress_bar(title, err.is_terminal))
+    show(facts(run, found), outcome(run, found), as_json)
 
 
 @app.command(epilog="Example: [bold]starcast demo --out report.html[/bold]")

@@ -73,11 +73,20 @@ def plot_recklessness(results: Results, *, ax: Any = None) -> Any:
 
 def new_axes(size: tuple[float, float] = (6.4, 4.2)) -> Any:
     """Return fresh Axes in the house style, without touching the state of pyplot."""
+    return style_axes(new_figure(size).add_subplot())
+
+
+def new_figure(size: tuple[float, float]) -> Any:
+    """Return a fresh Figure of that size in inches, without touching the state of pyplot."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
         raise MissingExtraError("drawing", "matplotlib", "plot") from None
-    ax = Figure(figsize=size, layout="constrained").add_subplot()
+    return Figure(figsize=size, layout="constrained")
+
+
+def style_axes(ax: Any) -> Any:
+    """Return the Axes in the house style: two sides, a faint grid behind."""
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
     ax.grid(color="#000000", alpha=0.08, linewidth=0.8)

@@ -2,7 +2,7 @@
 
 import html
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 
@@ -46,22 +46,43 @@ def write_report(report: Report, path: str | os.PathLike[str]) -> None:
 def to_html(report: Report) -> str:
     """Return the page."""
     parts = [
-        f"<header><p class=brand>★ Starcast</p><h1>{html.escape(report.title)}</h1>"
-        f"<p class=lead>{html.escape(report.lead)}</p></header>",
         _forecasts(report.forecasts) if report.forecasts else "",
         _overall_table(report),
-        *(
-            f"<figure>{svg}<figcaption>{html.escape(caption)}</figcaption></figure>"
-            for caption, svg in report.figures.items()
-        ),
+        *(figure_html(svg, caption) for caption, svg in report.figures.items()),
         _threshold_table(report),
-        _facts(report.facts),
+        facts_html(report.facts),
     ]
+    return page_html(report.title, report.lead, parts)
+
+
+def page_html(title: str, lead: str, parts: Iterable[str]) -> str:
+    """Return a self-contained page in the house style: a title, a leading sentence and parts that are HTML already."""
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{html.escape(report.title)}</title><style>{_style()}</style></head>"
-        f"<body><main>{''.join(parts)}</main></body></html>\n"
+        f"<title>{html.escape(title)}</title><style>{_style()}</style></head><body><main>"
+        f"<header><p class=brand>★ Starcast</p><h1>{html.escape(title)}</h1>"
+        f"<p class=lead>{html.escape(lead)}</p></header>{''.join(parts)}</main></body></html>\n"
+    )
+
+
+def figure_html(svg: str, caption: str) -> str:
+    """Return a figure with what it shows below it."""
+    return f"<figure>{svg}<figcaption>{html.escape(caption)}</figcaption></figure>"
+
+
+def table_html(title: str, note: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a section with a table; the first cell of a row names it."""
+    body = "".join(
+        f"<tr><th scope=row>{html.escape(row[0])}</th>"
+        + "".join(f"<td>{html.escape(cell)}</td>" for cell in row[1:])
+        + "</tr>"
+        for row in rows
+    )
+    top = "".join(f"<th scope=col>{html.escape(head)}</th>" for head in heads)
+    return (
+        f"<section><h2>{html.escape(title)}</h2><p>{html.escape(note)}</p><div class=scroll><table>"
+        f"<thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div></section>"
     )
 
 
@@ -128,7 +149,8 @@ def _threshold_table(report: Report) -> str:
     )
 
 
-def _facts(facts: Mapping[str, str]) -> str:
+def facts_html(facts: Mapping[str, str]) -> str:
+    """Return how a page was made, or nothing if nothing is said."""
     if not facts:
         return ""
     rows = "".join(f"<dt>{html.escape(name)}</dt><dd>{html.escape(value)}</dd>" for name, value in facts.items())

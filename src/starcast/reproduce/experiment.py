@@ -161,8 +161,14 @@ def measures_as_published(model: Factorization, test: Ratings, relevant: float) 
 
 
 def answer_as_published(model: Factorization, test: Ratings) -> tuple[Distribution, npt.NDArray[np.float64] | None]:
-    """Return the distributions of the test ratings, and the unrounded predictions of a model that has them."""
-    answer = Distribution.trusted(model._proba(test.user, test.item), test.scores)
+    """Return the distributions of the test ratings, and the unrounded predictions of a model that has them.
+
+    Where the exponential of a score overflows its share is not a number and the others are 0. The published program
+    then takes the first of the others, with reliability 0, unless it is the first score that overflowed.
+    """
+    probs = model._proba(test.user, test.item)
+    probs[np.isnan(probs) & ~np.isnan(probs[:, :1])] = 0
+    answer = Distribution.trusted(probs, test.scores)
     return answer, model.values(test.user, test.item) if isinstance(model, PointFactorization) else None
 
 
