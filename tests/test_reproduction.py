@@ -65,7 +65,7 @@ def test_the_drawn_curves_are_the_means_of_the_files(done):
 
 def test_the_page_stands_alone(done):
     page = (done / "out" / "filmtrust" / "report.html").read_text()
-    assert page.count("<figure>") == 4
+    assert page.count("<figure") == 4
     assert "FilmTrust: the paper&#x27;s experiments again" in page
     assert "Chosen hyper-parameters" in page
     assert "Fitting times" in page
@@ -85,7 +85,7 @@ def test_published_searches_are_drawn_where_there_are_no_others(done, tmp_path):
     (target / "bemf.csv").write_bytes((done / "out" / "filmtrust" / "gridsearch" / "bemf.csv").read_bytes())
     run = Run("filmtrust", tmp_path / "out", ("bemf",), tmp_path / "published")
     page = reproduction.write_figures(run).read_text()
-    assert page.count("<figure>") == 2  # no curves and no times
+    assert page.count("<figure") == 2  # no curves and no times
     assert "Fitting times" not in page
     assert "Chosen hyper-parameters" not in page
 

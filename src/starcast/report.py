@@ -66,9 +66,9 @@ def page_html(title: str, lead: str, parts: Iterable[str]) -> str:
     )
 
 
-def figure_html(svg: str, caption: str) -> str:
-    """Return a figure with what it shows below it."""
-    return f"<figure>{svg}<figcaption>{html.escape(caption)}</figcaption></figure>"
+def figure_html(svg: str, caption: str, *, wide: bool = False) -> str:
+    """Return a figure with what it shows below it; a wide one takes the whole page."""
+    return f"<figure{' class=wide' if wide else ''}>{svg}<figcaption>{html.escape(caption)}</figcaption></figure>"
 
 
 def table_html(title: str, note: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -149,7 +149,8 @@ def _band_numbers(bands: Mapping[str, Mapping[str, summary.Band]]) -> list[list[
 def _page(run: Run, figures: Mapping[str, Any], times: Mapping[str, Sequence[float]], found: Sequence[Verdict]) -> str:
     captions = {
         "hyperparameters": "Every setting of the search, a row of panels per model and a colour per value; rings are "
-        "the front. Settings that cover less than 2 % in some fold are left out. Larger is better on both axes.",
+        "the front. Settings that cover less than 2 % in some fold are left out, and a few of the worst lie beyond the "
+        "edges. Larger is better on both axes.",
         "fronts": "The settings that no other setting of the model beats, among those that cover 2 % in every fold.",
         "test-curves": "Test ratings: the mean over the rows of each front, and its 95 % t-interval over those rows. "
         "1 − MAE, accuracy and mAP leave out rows that cover 2 % or less.",
@@ -162,7 +163,10 @@ def _page(run: Run, figures: Mapping[str, Any], times: Mapping[str, Sequence[flo
     )
     parts = [
         _verdict_section(found),
-        *(figure_html(to_svg(figure.axes[0]), captions[name]) for name, figure in figures.items()),
+        *(
+            figure_html(to_svg(figure.axes[0]), captions[name], wide=name == "hyperparameters")
+            for name, figure in figures.items()
+        ),
         _settings_section(run),
         _times_section(times, summary.published_times(run)),
         facts_html(
