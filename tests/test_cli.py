@@ -232,3 +232,35 @@ def test_search_knows_the_papers_spaces(table, run):
     mistake(run(*words, "--space", "paper"), "unknown data set of the paper", "ml-100k")
     mistake(run(*words, "--space", "nothing.json"), "nothing.json cannot be read")
     mistake(run(*words, "--space", "paper:ml-100k", "--method", "grid"), "a grid tries all of its 400 settings")
+
+
+def test_bad_lines_can_be_skipped_and_encodings_named(tmp_path, run):
+    file, model = tmp_path / "bad.csv", tmp_path / "m"
+    file.write_bytes("user;item;rating\nÄnne;x;5\nbob;y;abc\nbob;x;3\n".encode("latin-1"))
+    code, text, message = run(
+        "fit", file, "--on-bad", "skip", "--encoding", "latin-1", "-m", "item", "-o", model, "--json"
+    )
+    assert (code, message) == (0, "")
+    assert json.loads(text)["ratings"] == 2
+    assert sc.load(model).users_.tolist() == ["Änne", "bob"]
+
+
+def test_two_fits_are_the_same_fit(table, tmp_path, run):
+    for name in ("a", "b"):
+        assert run("fit", table, "-m", "resbemf", "-o", tmp_path / name)[0] == 0
+    first, second = (sc.load(tmp_path / name) for name in ("a", "b"))
+    assert np.array_equal(first.user_factors_, second.user_factors_)
+
+
+def test_pythons_words_are_values_too(table, tmp_path, run):
+    words = ("fit", table, "-m", "resbemf", "-o", tmp_path / "m", "--json")
+    assert json.loads(run(*words, "-p", "biases=False")[1])["params"]["biases"] is False
+    assert json.loads(run(*words, "-p", "random_state=None")[1])["params"]["random_state"] is None
+
+
+def test_a_test_file_of_one_score_is_measured_on_the_models_scale(model, tmp_path, run):
+    file = tmp_path / "fives.tsv"
+    file.write_text("1\t2\t5\n2\t3\t5\n")
+    code, text, _ = run("evaluate", model, file, "--sep", "\\t", "-t", "0", "--json")
+    assert code == 0
+    assert 0 <= json.loads(text)[0]["1-MAE"] <= 1

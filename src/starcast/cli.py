@@ -13,8 +13,10 @@ from starcast import metrics
 from starcast.console import (
     Columns,
     Duplicates,
+    Encoding,
     Json,
     ModelFile,
+    OnBad,
     Out,
     Part,
     Separator,
@@ -105,11 +107,16 @@ def fit(
     sep: Separator = None,
     columns: Columns = None,
     duplicates: Duplicates = "error",
+    on_bad: OnBad = "error",
+    encoding: Encoding = "utf-8",
     as_json: Json = False,
 ) -> None:
-    """Fit a model on ratings and write it to a file."""
-    chosen = make_model(model, dict(parse_parameter(text) for text in param or []))
-    table = read_source(ratings, split, "train", sep, columns, duplicates)
+    """Fit a model on ratings and write it to a file; models that start at random do so from seed 0 unless told."""
+    given = dict(parse_parameter(text) for text in param or [])
+    seed = {"random_state": 0} if "random_state" in make_model(model).get_params() else {}
+    chosen = make_model(model, seed | given)
+    reading = {"duplicates": duplicates, "on_bad": on_bad, "encoding": encoding}
+    table = read_source(ratings, split, "train", sep, columns, **reading)
     if "verbose" in chosen.get_params():
         chosen.set_params(verbose=err.is_terminal).fit(table).set_params(verbose=False).save(out_file)
     else:
@@ -192,12 +199,15 @@ def evaluate_command(
     sep: Separator = None,
     columns: Columns = None,
     duplicates: Duplicates = "error",
+    on_bad: OnBad = "error",
+    encoding: Encoding = "utf-8",
     out_file: Out = None,
     as_json: Json = False,
 ) -> None:
     """Measure a model on test ratings: the paper's four measures at each θ, and those without a threshold."""
     fitted = load(model)
-    test = read_source(ratings, split, "test", sep, columns, duplicates)
+    reading = {"duplicates": duplicates, "on_bad": on_bad, "encoding": encoding}
+    test = read_source(ratings, split, "test", sep, columns, scores=fitted.scores_, **reading)
     if test.digest() == fitted.digest_:
         err.print(
             "[yellow]note:[/yellow] these are the ratings that the model was fitted on, so the figures flatter it."
@@ -238,7 +248,7 @@ def search_command(
     """Try hyper-parameters on folds; tell which settings no other beats."""
     goals = objective or ["nll"]
     chosen = read_space(space) if not space.startswith("paper") else paper_space(model, space[6:] or ratings)
-    table = read_source(ratings, split, "train", sep, columns, duplicates)
+    table = read_source(ratings, split, "train", sep, columns, duplicates=duplicates)
     results = search(
         model, table, chosen, objectives=goals, n_trials=trials, method=method, n_jobs=jobs, storage=storage,
         cv=int(folds) if folds.isdecimal() else folds, random_state=seed, verbose=err.is_terminal,

@@ -49,27 +49,44 @@ Columns = Annotated[
     typer.Option("--columns", help="User, item, rating (and time) column by name or position: user,item,rating"),
 ]
 Duplicates = Annotated[str, typer.Option("--duplicates", help="Pairs rated twice: error, first, last or mean.")]
+OnBad = Annotated[str, typer.Option("--on-bad", help="Lines that cannot be read: error or skip.")]
+Encoding = Annotated[str, typer.Option("--encoding", help="Of a text file.")]
 
 
-def read_source(source: str, split: str, part: str, sep: str | None, columns: str | None, duplicates: str) -> Ratings:
-    """Return the ratings of a data set or of a file, all or one part of them."""
+def read_source(
+    source: str,
+    split: str,
+    part: str,
+    sep: str | None = None,
+    columns: str | None = None,
+    *,
+    scores: object = None,
+    **options: str,
+) -> Ratings:
+    """Return the ratings of a data set or of a file, all or one part of them.
+
+    `scores` is the scale, where it is known; `options` are those of :func:`starcast.read_ratings`.
+    """
     choose("split", split, ["all", "benchmark"])
     with err.status(f"reading {source}"):
         if source in DATASETS and not Path(source).is_file():
             table = load_dataset(source)
         else:
             chosen = [int(name) if name.isdecimal() else name for name in columns.split(",")] if columns else None
-            table = read_ratings(source, sep=sep, columns=chosen, duplicates=duplicates)
+            sep = sep.replace("\\t", "\t") if sep else None  # what a shell leaves of a tab
+            table = read_ratings(source, sep=sep, columns=chosen, scores=scores, **options)  # type: ignore[arg-type]
         return table if split == "all" else getattr(benchmark_split(table), part)
 
 
 def parse_parameter(text: str) -> tuple[str, Any]:
-    """Return name and value of ``name=value``; a value that reads as JSON (5, 0.1, true, null) is one."""
+    """Return name and value of ``name=value``; a value that reads as JSON (5, 0.1, true, null) or Python's True,
+    False or None is one.
+    """
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise ParameterError(f"a parameter must read name=value, got {text!r}.")
     try:
-        return name, json.loads(value)
+        return name, json.loads({"True": "true", "False": "false", "None": "null"}.get(value, value))
     except ValueError:
         return name, value
 
