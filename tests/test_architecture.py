@@ -18,7 +18,7 @@ LAYERS = [
     ["objectives", "bootstrap", "evaluate", "front", "trust", "distributed"],
     ["spaces", "search", "optuna_study", "reproduce", "sound"],
     ["plots", "paper_plots", "report", "serve", "terminal"],
-    ["demo", "doctor", "reproduction"],
+    ["demo", "doctor", "reproduction", "sound_report"],
     ["console"],
     ["cli"],
 ]

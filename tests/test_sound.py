@@ -96,3 +96,23 @@ def test_progress_is_told(ratings):
     words = []
     run_sound(ratings, contenders=("item",), n_resamples=5, on_progress=words.append)
     assert words == ["choosing the parameters of item frequencies", "fitting item frequencies"]
+
+
+def test_the_command_writes_tables_and_figures(ratings, tmp_path, monkeypatch):
+    from starcast import sound_report
+
+    monkeypatch.setattr(sound_report, "load_dataset", lambda name: ratings)
+    found = sound_report.reproduce_soundly("ml-100k", tmp_path, contenders=("item", "bayes"), n_seeds=1, n_resamples=5)
+    names = {path.name for path in (tmp_path / "ml-100k" / "sound").iterdir()}
+    pictures = {f"error-coverage{kind}.{ending}" for kind in ("", "-tempered") for ending in ("png", "svg")}
+    assert names == {"overall.csv", "curves.csv"} | pictures
+    assert "naive Bayes" in (tmp_path / "ml-100k" / "sound" / "overall.csv").read_text()
+    table = sound_report.sound_table(found)
+    assert table.row_count == 2 * len(found.overall)
+
+
+def test_only_data_sets_of_the_paper_are_reproduced(tmp_path):
+    from starcast.sound_report import reproduce_soundly
+
+    with pytest.raises(UnknownNameError, match="unknown data set of the paper 'sample'"):
+        reproduce_soundly("sample", tmp_path)

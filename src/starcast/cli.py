@@ -31,7 +31,7 @@ from starcast.console import (
 )
 from starcast.datasets import DATASETS, load_dataset
 from starcast.doctor import examination_table, examine
-from starcast.errors import ParameterError, StarcastError
+from starcast.errors import ParameterError, StarcastError, choose
 from starcast.evaluate import THRESHOLDS, evaluate
 from starcast.front import Front
 from starcast.io import read_pairs
@@ -41,6 +41,7 @@ from starcast.reproduce import EXPERIMENTS, FACTORIZATIONS
 from starcast.reproduce.run import Run
 from starcast.reproduction import STAGES, facts, outcome, reproduce
 from starcast.search import METHODS, search
+from starcast.sound_report import reproduce_soundly, sound_table
 from starcast.spaces import paper_space, read_space
 from starcast.terminal import (
     dataset_table,
@@ -270,12 +271,22 @@ def reproduce_command(
     compare: Annotated[Path | None, typer.Option("--compare", help="The folder of the published results.")] = None,
     jobs: Annotated[int | None, typer.Option("--jobs", "-j", help="Cores to use; all if not given.")] = None,
     limit: Annotated[int | None, typer.Option("--limit", help="For a trial: about so many rows of each model.")] = None,
+    protocol: Annotated[
+        str, typer.Option("--protocol", help="paper: its own rules; sound: rules to defend.")
+    ] = "paper",
     as_json: Json = False,
 ) -> None:
-    """Run the paper's experiments again: search, test curves, fitting times, figures. Goes on where it was stopped."""
+    """Run the paper's experiments again: search, test curves, fitting times, figures. Goes on where it was stopped.
+
+    With --protocol sound every model answers the same questions by rules that can be defended; see the docs.
+    """
+    if choose("protocol", protocol, ["paper", "sound"]) == "sound":
+        with err.status("starting") as status:
+            sound = reproduce_soundly(dataset, folder, on_progress=status.update)
+        return show(sound.overall.rows, sound_table(sound), as_json)
     run = Run(dataset, folder, tuple(models.split(",")), compare, jobs, limit)
     found = reproduce(run, stage or STAGES, bar=lambda title: progress_bar(title, err.is_terminal))
-    show(facts(run, found), outcome(run, found), as_json)
+    return show(facts(run, found), outcome(run, found), as_json)
 
 
 @app.command(epilog="Example: [bold]starcast demo --out report.html[/bold]")

@@ -25,7 +25,7 @@ from starcast.reproduce.experiment import WITHOUT_RELIABILITY, title_of
 from starcast.reproduce.run import Run
 from starcast.reproduce.searching import run_search
 from starcast.reproduce.testing import run_test, run_time
-from starcast.reproduce.verdict import Verdict, verdict_tables, verdicts
+from starcast.reproduce.verdict import Verdict, gap_text, verdict_tables, verdicts
 
 Bar = Callable[[str], AbstractContextManager[OnProgress]]
 WORK = {"search": run_search, "test": run_test, "time": run_time}
@@ -97,7 +97,7 @@ def outcome(run: Run, found: Sequence[Verdict]) -> Group:
         for name, seconds in times.items():
             published = [paper_plots.time_text(there[name]) if name in there else "—"] if there else []
             table.add_row(name, str(len(seconds)), paper_plots.time_text(seconds), *published)
-        parts.append(table)
+        parts += [table, Text()]
     folder = run.folder / run.dataset
     files = (folder / name for name in ("report.html", "figures", "gridsearch", "test-split"))
     parts.append(Text("\n".join(f"written: {path}" for path in files if path.exists()), overflow="fold"))
@@ -187,10 +187,7 @@ def _verdict_section(found: Sequence[Verdict]) -> str:
         return ""
     rows = []
     for verdict in found:
-        gaps = [
-            f"{verdict.differences[m]:.1e}" if m in verdict.differences else "—"
-            for m in ("1-MAE", "coverage", "accuracy", "mAP")
-        ]
+        gaps = [gap_text(verdict.differences.get(m)) for m in ("1-MAE", "coverage", "accuracy", "mAP")]
         dead = f"{len(verdict.diverged_here)} of {len(verdict.diverged_there)}"
         front = f"{verdict.front[2]} of {verdict.front[0]}" if verdict.front else "—"
         rows.append([f"{title_of(verdict.model)}, {verdict.stage}", str(verdict.rows), *gaps, dead, front])

@@ -107,8 +107,17 @@ def verdict_tables(found: Sequence[Verdict]) -> Group:
     ):
         rows = [verdict for verdict in found if verdict.stage == stage]
         if rows:
-            parts += [_table(rows, measures, title), Text("\n".join(_notes(rows)), style="dim")]
+            parts += [_table(rows, measures, title), *(Text(note, style="dim") for note in _notes(rows)), Text()]
     return Group(*parts)
+
+
+def gap_text(gap: float | None) -> str:
+    """Return a difference as people read it.
+
+    >>> gap_text(5e-12), gap_text(0.0), gap_text(None)
+    ('5.0e-12', '0', '—')
+    """
+    return "—" if gap is None else f"{gap:.1e}" if gap else "0"
 
 
 def _verdict(
@@ -129,7 +138,7 @@ def _table(rows: Sequence[Verdict], measures: Sequence[str], title: str) -> Tabl
     for name in heads:
         table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
-        gaps = (f"{row.differences[m]:.1e}" if m in row.differences else "—" for m in measures)
+        gaps = (gap_text(row.differences.get(m)) for m in measures)
         dead = f"{len(row.diverged_here)} of {len(row.diverged_there)}"
         front = [f"{row.front[2]} of {row.front[0]}"] if row.front else []
         good = row.agrees and row.diverged_here == row.diverged_there
