@@ -172,7 +172,7 @@ def _page(run: Run, figures: Mapping[str, Any], times: Mapping[str, Sequence[flo
         facts_html(
             {
                 "data": run.experiment.title,
-                "models": ", ".join(title_of(model) for model in run.models),
+                "searches": summary.drawn_from(run),
                 "rows": "all of the paper's" if run.limit is None else f"a trial with {run.limit} rows a model",
                 "command": f"starcast reproduce {run.dataset}",
                 "version": f"Starcast {starcast.__version__}, Python {platform.python_version()}",

@@ -54,6 +54,16 @@ def searches(run: Run) -> dict[str, Searched]:
     return found
 
 
+def drawn_from(run: Run) -> str:
+    """Return whose searches are drawn: recomputed ones, and published ones where there are no others."""
+    own = [title_of(model) for model in run.models if run.search_file(model).is_file()]
+    other = [
+        title_of(model) for model in run.models if title_of(model) not in own and _first(run.published_search(model))
+    ]
+    parts = (("recomputed", own), ("as published", other))
+    return "; ".join(f"{', '.join(names)}: {word}" for word, names in parts if names)
+
+
 def best_settings(run: Run) -> dict[str, Setting]:
     """Return the setting that is tested for each model without reliabilities, as a table of the paper does."""
     best = {title_of(model): run.tested(model) for model in run.models if model in WITHOUT_RELIABILITY}
