@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import starcast as sc
-from starcast.errors import FileError, FileFormatError, ParameterError, UnknownNameError
+from starcast.errors import DataError, FileError, FileFormatError, ParameterError, UnknownNameError
 from starcast.metrics import paper_measures
 from starcast.metrics.averages import paper_averages
 from starcast.reproduce import experiment, published, searching, testing, verdict
@@ -271,6 +271,17 @@ def test_mistakes_are_told_before_any_work(tmp_path, tiny):
     (tmp_path / "file").write_text("")
     with pytest.raises(FileError, match=r"cannot be made: .*Choose another folder"):
         Run("filmtrust", tmp_path / "file").search_file("pmf")
+
+
+def test_a_failed_task_is_told(tiny, monkeypatch):
+    def fail(task):
+        raise ParameterError("no such luck.")
+
+    monkeypatch.setattr(searching, "climb", fail)
+    with pytest.raises(
+        DataError, match=r"pmf numFactors=.* fold=0 failed: no such luck\. To try it again, remove its line"
+    ):
+        searching.run_search(Run("filmtrust", tiny, ("pmf",), n_jobs=1, limit=4))
 
 
 def test_broken_files_are_told(tmp_path):

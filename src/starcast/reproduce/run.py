@@ -1,10 +1,12 @@
 """One reproduction: which data set and models, where its files lie, what it is compared with."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from starcast.errors import FileError, ParameterError, choose
-from starcast.journal import Journal
+from starcast.errors import DataError, FileError, ParameterError, choose
+from starcast.journal import Journal, run_missing
 from starcast.kernels import resolve_threads
 from starcast.reproduce.experiment import (
     FACTORIZATIONS,
@@ -65,6 +67,17 @@ class Run:
     def journal(self, stage: str) -> Journal:
         """Return what a stage has done so far."""
         return Journal(self.path("journal", f"{stage}.jsonl"))
+
+    def do(self, stage: str, tasks: Mapping[str, Any], work: Callable[[Any], Mapping[str, Any]], **options: Any) -> Any:
+        """Return the records of all tasks of a stage by key; those that the journal has are not worked on again."""
+        journal = self.journal(stage)
+        done = run_missing(journal, tasks, work, **options)
+        for key, record in done.items():
+            if record.get("status") == "failed":
+                raise DataError(
+                    f"{key} failed: {record['error']} To try it again, remove its line from {journal.path}."
+                )
+        return done
 
     def search_file(self, model: str) -> Path:
         """Return where this run's search of a model is written."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from starcast.javarandom import JavaRandom
-from starcast.journal import OnProgress, run_missing
+from starcast.journal import OnProgress
 from starcast.metrics.averages import paper_averages
 from starcast.ratings import Ratings
 from starcast.reproduce.experiment import (
@@ -34,8 +34,8 @@ def run_search(run: Run, on_progress: OnProgress | None = None) -> None:
     train = published_split(run.dataset).train
     ladders = {model: _ladders(run, model) for model in run.models}
     tasks = _tasks(ladders, train.digest()[:8])
-    done = run_missing(
-        run.journal("search"), tasks, climb, n_jobs=run.threads, prepare=prepare, prepare_args=(run.dataset,),
+    done = run.do(
+        "search", tasks, climb, n_jobs=run.threads, prepare=prepare, prepare_args=(run.dataset,),
         on_progress=on_progress,
     )  # fmt: skip
     folds = {(task.model, task.ladder.key, task.fold): done[key] for key, task in tasks.items()}

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from starcast.errors import choose
 from starcast.javarandom import JavaRandom
-from starcast.journal import OnProgress, run_missing
+from starcast.journal import OnProgress
 from starcast.reproduce.experiment import (
     FACTORIZATIONS,
     SEED,
@@ -33,8 +33,8 @@ Task = tuple[str, Setting]  # model and setting
 def run_test(run: Run, on_progress: OnProgress | None = None) -> None:
     """Fit the tested rows of all models of the run, one a core, and write the files of their curves."""
     columns, tasks = _tasks(run)
-    done = run_missing(
-        run.journal("test"), tasks, curves_of, n_jobs=run.threads, prepare=prepare, prepare_args=(run.dataset, 1),
+    done = run.do(
+        "test", tasks, curves_of, n_jobs=run.threads, prepare=prepare, prepare_args=(run.dataset, 1),
         on_progress=on_progress,
     )  # fmt: skip
     curves = {
@@ -47,8 +47,8 @@ def run_test(run: Run, on_progress: OnProgress | None = None) -> None:
 def run_time(run: Run, on_progress: OnProgress | None = None) -> None:
     """Measure how long the tested rows of all models of the run take to fit, one after the other on all cores."""
     columns, tasks = _tasks(run, f"threads={run.threads}")
-    done = run_missing(
-        run.journal("time"), tasks, seconds_of, prepare=prepare, prepare_args=(run.dataset, run.threads),
+    done = run.do(
+        "time", tasks, seconds_of, prepare=prepare, prepare_args=(run.dataset, run.threads),
         on_progress=on_progress,
     )  # fmt: skip
     write_times(
