@@ -100,7 +100,9 @@ def outcome(run: Run, found: Sequence[Verdict]) -> Group:
         parts += [table, Text()]
     folder = run.folder / run.dataset
     files = (folder / name for name in ("report.html", "figures", "gridsearch", "test-split"))
-    parts.append(Text("\n".join(f"written: {path}" for path in files if path.exists()), overflow="fold"))
+    parts.append(
+        Text("\n".join(f"written: {path}" for path in files if path.is_file() or any(path.glob("*"))), overflow="fold")
+    )
     return Group(*parts)
 
 
