@@ -6,7 +6,8 @@
 
 namespace starcast {
 
-// The probability between two neighbouring edges, the outermost open: a row per value, a column more than there are edges.
+// The probability between two neighbouring edges, the outermost open: a row per value, a column more than there are
+// edges.
 static auto bell(Array<double> values, Array<double> edges, double spread) {
   const size_t n = values.shape(0), cuts = edges.shape(0);
   if (!(spread > 0)) throw std::invalid_argument("spread must be above zero");

@@ -98,7 +98,8 @@ static auto find_duplicates(Array<int32_t> users, Array<int32_t> items, int64_t 
 void bind_coding(nb::module_& m) {
   m.def("code_integers", &code_integers, nb::arg("values"));
   m.def("group_rows", &group_rows, nb::arg("codes"), nb::arg("n_groups"));
-  m.def("find_duplicates", &find_duplicates, nb::arg("users"), nb::arg("items"), nb::arg("n_users"), nb::arg("n_items"));
+  m.def("find_duplicates", &find_duplicates, nb::arg("users"), nb::arg("items"), nb::arg("n_users"),
+        nb::arg("n_items"));
 }
 
 }  // namespace starcast

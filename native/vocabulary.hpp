@@ -103,8 +103,7 @@ class TextVocabulary {
     }
     all_integers_ &= integer;
     const auto next = static_cast<int32_t>(names_.size());
-    const int32_t found =
-        codes_.find_or_add(hash_text(text), text, [this](int32_t c) { return names_[c]; }, next);
+    const int32_t found = codes_.find_or_add(hash_text(text), text, [this](int32_t c) { return names_[c]; }, next);
     if (found == next) add(text);
     return found;
   }

@@ -1,4 +1,5 @@
-// The Python side of the float32 kernels. Arrays are taken as they are (C order, right dtype, never copied); sizes are checked here, once.
+// The Python side of the float32 kernels. Arrays are taken as they are (C order, right dtype, never copied); sizes are
+// checked here, once.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
@@ -21,259 +22,276 @@ template <typename T, int N>
 using Array = nb::ndarray<T, nb::ndim<N>, nb::c_contig, nb::device::cpu>;
 using Rows = Array<float, 2>;
 
-void require(bool holds, const char *what) {
-    if (!holds) throw std::invalid_argument(what);
+void require(bool holds, const char* what) {
+  if (!holds) throw std::invalid_argument(what);
 }
 
-Side side_of(const nb::tuple &parts) {
-    require(parts.size() == 3, "a side must be (indptr, other, score).");
-    const auto indptr = nb::cast<Array<const int64_t, 1>>(parts[0], false);
-    const auto other = nb::cast<Array<const int32_t, 1>>(parts[1], false);
-    const auto score = nb::cast<Array<const int8_t, 1>>(parts[2], false);
-    require(indptr.shape(0) >= 1 && indptr(0) == 0, "indptr must begin with 0.");
-    const int64_t n = indptr(indptr.shape(0) - 1);
-    require(static_cast<int64_t>(other.shape(0)) == n && static_cast<int64_t>(score.shape(0)) == n, "indptr must end with the number of ratings.");
-    return Side(indptr.data(), other.data(), score.data(), static_cast<int64_t>(indptr.shape(0)) - 1);
+Side side_of(const nb::tuple& parts) {
+  require(parts.size() == 3, "a side must be (indptr, other, score).");
+  const auto indptr = nb::cast<Array<const int64_t, 1>>(parts[0], false);
+  const auto other = nb::cast<Array<const int32_t, 1>>(parts[1], false);
+  const auto score = nb::cast<Array<const int8_t, 1>>(parts[2], false);
+  require(indptr.shape(0) >= 1 && indptr(0) == 0, "indptr must begin with 0.");
+  const int64_t n = indptr(indptr.shape(0) - 1);
+  require(static_cast<int64_t>(other.shape(0)) == n && static_cast<int64_t>(score.shape(0)) == n,
+          "indptr must end with the number of ratings.");
+  return Side(indptr.data(), other.data(), score.data(), static_cast<int64_t>(indptr.shape(0)) - 1);
 }
 
-Watch watch_of(const nb::object &callback) {
-    Watch watch;
-    watch.between_passes = [] {
-        nb::gil_scoped_acquire gil;
-        if (PyErr_CheckSignals() != 0) throw nb::python_error();
-    };
-    watch.on_round = [callback = callback.ptr()](int round, double objective) {
-        if (callback == Py_None) return false;
-        nb::gil_scoped_acquire gil;
-        return nb::cast<bool>(nb::bool_(nb::handle(callback)(round, objective)));
-    };
-    return watch;
+Watch watch_of(const nb::object& callback) {
+  Watch watch;
+  watch.between_passes = [] {
+    nb::gil_scoped_acquire gil;
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+  };
+  watch.on_round = [callback = callback.ptr()](int round, double objective) {
+    if (callback == Py_None) return false;
+    nb::gil_scoped_acquire gil;
+    return nb::cast<bool>(nb::bool_(nb::handle(callback)(round, objective)));
+  };
+  return watch;
 }
 
-void require_rows(const Rows &rows, const Layout &layout, int n_planes) {
-    require(static_cast<int64_t>(rows.shape(1)) == layout.stride(n_planes) && reinterpret_cast<uintptr_t>(rows.data()) % 64 == 0,
-            "rows must come from allocate_rows(n_rows, n_planes, n_scores).");
+void require_rows(const Rows& rows, const Layout& layout, int n_planes) {
+  require(static_cast<int64_t>(rows.shape(1)) == layout.stride(n_planes) &&
+              reinterpret_cast<uintptr_t>(rows.data()) % 64 == 0,
+          "rows must come from allocate_rows(n_rows, n_planes, n_scores).");
 }
 
-ScoreFit score_fit(Method method, const Side &users, const Side &items, Rows P, Rows Q, Array<float, 1> base, Array<const float, 1> values, int n_factors,
-                   bool biased) {
-    ScoreFit fit;
-    fit.method = method;
-    const int n_scores = static_cast<int>(base.shape(0));
-    require(n_scores >= 2 && n_scores <= max_scores, "there must be between 2 and 64 scores.");
-    require(n_factors >= 0 && n_factors + biased >= 1, "there must be factors or biases.");
-    require_rows(P, Layout(n_scores), n_factors + biased);
-    require_rows(Q, Layout(n_scores), n_factors + biased);
-    require(static_cast<int64_t>(P.shape(0)) == users.n_rows && static_cast<int64_t>(Q.shape(0)) == items.n_rows, "P and Q must have a row per user and item.");
-    require(static_cast<int>(values.shape(0)) == n_scores, "values must be one per score.");
-    fit.settings.n_factors = n_factors;
-    fit.settings.n_scores = n_scores;
-    fit.settings.biased = biased;
-    fit.settings.values = values.data();
-    fit.P = P.data();
-    fit.Q = Q.data();
-    fit.base = base.data();
-    return fit;
+ScoreFit score_fit(Method method, const Side& users, const Side& items, Rows P, Rows Q, Array<float, 1> base,
+                   Array<const float, 1> values, int n_factors, bool biased) {
+  ScoreFit fit;
+  fit.method = method;
+  const int n_scores = static_cast<int>(base.shape(0));
+  require(n_scores >= 2 && n_scores <= max_scores, "there must be between 2 and 64 scores.");
+  require(n_factors >= 0 && n_factors + biased >= 1, "there must be factors or biases.");
+  require_rows(P, Layout(n_scores), n_factors + biased);
+  require_rows(Q, Layout(n_scores), n_factors + biased);
+  require(static_cast<int64_t>(P.shape(0)) == users.n_rows && static_cast<int64_t>(Q.shape(0)) == items.n_rows,
+          "P and Q must have a row per user and item.");
+  require(static_cast<int>(values.shape(0)) == n_scores, "values must be one per score.");
+  fit.settings.n_factors = n_factors;
+  fit.settings.n_scores = n_scores;
+  fit.settings.biased = biased;
+  fit.settings.values = values.data();
+  fit.P = P.data();
+  fit.Q = Q.data();
+  fit.base = base.data();
+  return fit;
 }
 
-std::vector<double> fit_exact(nb::tuple user_side, nb::tuple item_side, Rows P, Rows Q, Array<float, 1> base, Array<const float, 1> values, int n_factors,
-                              bool biased, float regularization, float bias_regularization, float recklessness, int n_rounds, double tolerance, int n_threads,
+std::vector<double> fit_exact(nb::tuple user_side, nb::tuple item_side, Rows P, Rows Q, Array<float, 1> base,
+                              Array<const float, 1> values, int n_factors, bool biased, float regularization,
+                              float bias_regularization, float recklessness, int n_rounds, double tolerance,
+                              int n_threads, nb::object callback) {
+  const Side users = side_of(user_side), items = side_of(item_side);
+  ScoreFit fit = score_fit(Method::resbemf_exact, users, items, P, Q, base, values, n_factors, biased);
+  fit.settings.regularization = regularization;
+  fit.settings.bias_regularization = bias_regularization;
+  fit.settings.recklessness = recklessness;
+  fit.n_rounds = n_rounds;
+  fit.tolerance = tolerance;
+  fit.n_threads = n_threads;
+  const Watch watch = watch_of(callback);
+  nb::gil_scoped_release release;
+  return run_rounds(users, items, fit, watch);
+}
+
+std::vector<double> fit_gradient(const std::string& model, nb::tuple user_side, nb::tuple item_side, Rows P, Rows Q,
+                                 Array<float, 1> base, Array<const float, 1> values, int n_factors, bool biased,
+                                 float learning_rate, float regularization, float bias_regularization,
+                                 float recklessness, bool published, bool decay_per_rating, int n_rounds, int n_threads,
+                                 nb::object callback) {
+  const Side users = side_of(user_side), items = side_of(item_side);
+  require(model == "resbemf" || model == "bemf" || model == "dirmf", "model must be 'resbemf', 'bemf' or 'dirmf'.");
+  require(!biased || model == "resbemf", "only ResBeMF has biases.");
+  const Method method = model == "resbemf" ? Method::resbemf_gradient
+                        : model == "bemf"  ? Method::bemf_gradient
+                                           : Method::dirmf_sgd;
+  ScoreFit fit = score_fit(method, users, items, P, Q, base, values, n_factors, biased);
+  fit.settings.learning_rate = learning_rate;
+  fit.settings.regularization = regularization;
+  fit.settings.bias_regularization = bias_regularization;
+  fit.settings.recklessness = recklessness;
+  fit.settings.published = published;
+  fit.settings.per_rating = decay_per_rating;
+  fit.n_rounds = n_rounds;
+  fit.n_threads = n_threads;
+  const Watch watch = watch_of(callback);
+  nb::gil_scoped_release release;
+  return run_rounds(users, items, fit, watch);
+}
+
+std::vector<double> fit_point(nb::tuple user_side, nb::tuple item_side, Array<float, 2> P, Array<float, 2> Q,
+                              nb::object user_bias, nb::object item_bias, Array<const float, 1> values, float mean,
+                              float learning_rate, float regularization, int n_rounds, int n_threads,
                               nb::object callback) {
-    const Side users = side_of(user_side), items = side_of(item_side);
-    ScoreFit fit = score_fit(Method::resbemf_exact, users, items, P, Q, base, values, n_factors, biased);
-    fit.settings.regularization = regularization;
-    fit.settings.bias_regularization = bias_regularization;
-    fit.settings.recklessness = recklessness;
-    fit.n_rounds = n_rounds;
-    fit.tolerance = tolerance;
-    fit.n_threads = n_threads;
-    const Watch watch = watch_of(callback);
-    nb::gil_scoped_release release;
-    return run_rounds(users, items, fit, watch);
-}
-
-std::vector<double> fit_gradient(const std::string &model, nb::tuple user_side, nb::tuple item_side, Rows P, Rows Q, Array<float, 1> base,
-                                 Array<const float, 1> values, int n_factors, bool biased, float learning_rate, float regularization, float bias_regularization,
-                                 float recklessness, bool published, bool decay_per_rating, int n_rounds, int n_threads, nb::object callback) {
-    const Side users = side_of(user_side), items = side_of(item_side);
-    require(model == "resbemf" || model == "bemf" || model == "dirmf", "model must be 'resbemf', 'bemf' or 'dirmf'.");
-    require(!biased || model == "resbemf", "only ResBeMF has biases.");
-    const Method method = model == "resbemf" ? Method::resbemf_gradient : model == "bemf" ? Method::bemf_gradient : Method::dirmf_sgd;
-    ScoreFit fit = score_fit(method, users, items, P, Q, base, values, n_factors, biased);
-    fit.settings.learning_rate = learning_rate;
-    fit.settings.regularization = regularization;
-    fit.settings.bias_regularization = bias_regularization;
-    fit.settings.recklessness = recklessness;
-    fit.settings.published = published;
-    fit.settings.per_rating = decay_per_rating;
-    fit.n_rounds = n_rounds;
-    fit.n_threads = n_threads;
-    const Watch watch = watch_of(callback);
-    nb::gil_scoped_release release;
-    return run_rounds(users, items, fit, watch);
-}
-
-std::vector<double> fit_point(nb::tuple user_side, nb::tuple item_side, Array<float, 2> P, Array<float, 2> Q, nb::object user_bias, nb::object item_bias,
-                              Array<const float, 1> values, float mean, float learning_rate, float regularization, int n_rounds, int n_threads,
-                              nb::object callback) {
-    const Side users = side_of(user_side), items = side_of(item_side);
-    require(P.shape(1) == Q.shape(1) && P.shape(1) % 8 == 0, "factors must be padded with zeros to a multiple of 8.");
-    require(static_cast<int64_t>(P.shape(0)) == users.n_rows && static_cast<int64_t>(Q.shape(0)) == items.n_rows, "P and Q must have a row per user and item.");
-    PointFit fit;
-    if (!user_bias.is_none()) {
-        const auto b = nb::cast<Array<float, 1>>(user_bias, false), c = nb::cast<Array<float, 1>>(item_bias, false);
-        require(static_cast<int64_t>(b.shape(0)) == users.n_rows && static_cast<int64_t>(c.shape(0)) == items.n_rows, "biases must be one per row.");
-        fit.user_bias = b.data();
-        fit.item_bias = c.data();
-    }
-    fit.settings.values = values.data();
-    fit.settings.mean = mean;
-    fit.settings.learning_rate = learning_rate;
-    fit.settings.regularization = regularization;
-    fit.settings.stride = static_cast<int>(P.shape(1));
-    fit.P = P.data();
-    fit.Q = Q.data();
-    fit.n_rounds = n_rounds;
-    fit.n_threads = n_threads;
-    const Watch watch = watch_of(callback);
-    nb::gil_scoped_release release;
-    return run_rounds(users, items, fit, watch);
+  const Side users = side_of(user_side), items = side_of(item_side);
+  require(P.shape(1) == Q.shape(1) && P.shape(1) % 8 == 0, "factors must be padded with zeros to a multiple of 8.");
+  require(static_cast<int64_t>(P.shape(0)) == users.n_rows && static_cast<int64_t>(Q.shape(0)) == items.n_rows,
+          "P and Q must have a row per user and item.");
+  PointFit fit;
+  if (!user_bias.is_none()) {
+    const auto b = nb::cast<Array<float, 1>>(user_bias, false), c = nb::cast<Array<float, 1>>(item_bias, false);
+    require(static_cast<int64_t>(b.shape(0)) == users.n_rows && static_cast<int64_t>(c.shape(0)) == items.n_rows,
+            "biases must be one per row.");
+    fit.user_bias = b.data();
+    fit.item_bias = c.data();
+  }
+  fit.settings.values = values.data();
+  fit.settings.mean = mean;
+  fit.settings.learning_rate = learning_rate;
+  fit.settings.regularization = regularization;
+  fit.settings.stride = static_cast<int>(P.shape(1));
+  fit.P = P.data();
+  fit.Q = Q.data();
+  fit.n_rounds = n_rounds;
+  fit.n_threads = n_threads;
+  const Watch watch = watch_of(callback);
+  nb::gil_scoped_release release;
+  return run_rounds(users, items, fit, watch);
 }
 
 // out: (pairs, scores) with items, or (users, items, scores) without.
-void proba(Array<const int32_t, 1> user, nb::object item, Rows P, Rows Q, Array<const float, 1> base, int n_factors, bool biased, const std::string &link,
-           nb::ndarray<float, nb::c_contig, nb::device::cpu> out, int n_threads) {
-    require(link == "softmax" || link == "logistic", "link must be 'softmax' or 'logistic'.");
-    Question ask;
-    ask.n_scores = static_cast<int>(base.shape(0));
-    ask.n_factors = n_factors;
-    ask.biased = biased;
-    require_rows(P, Layout(ask.n_scores), n_factors + biased);
-    require_rows(Q, Layout(ask.n_scores), n_factors + biased);
-    ask.P = P.data();
-    ask.Q = Q.data();
-    ask.n_items = static_cast<int64_t>(Q.shape(0));
-    ask.base = base.data();
-    ask.link = link == "softmax" ? Link::softmax : Link::logistic;
-    ask.user = user.data();
-    int64_t n = static_cast<int64_t>(user.shape(0));
-    if (item.is_none()) n *= ask.n_items;
-    else {
-        const auto codes = nb::cast<Array<const int32_t, 1>>(item, false);
-        require(codes.shape(0) == user.shape(0), "user and item must have the same length.");
-        ask.item = codes.data();
-    }
-    require(static_cast<int64_t>(out.size()) == n * ask.n_scores, "out must have a row per pair and a column per score.");
-    ask.out = out.data();
-    nb::gil_scoped_release release;
-    answer(ask, n, n_threads);
+void proba(Array<const int32_t, 1> user, nb::object item, Rows P, Rows Q, Array<const float, 1> base, int n_factors,
+           bool biased, const std::string& link, nb::ndarray<float, nb::c_contig, nb::device::cpu> out, int n_threads) {
+  require(link == "softmax" || link == "logistic", "link must be 'softmax' or 'logistic'.");
+  Question ask;
+  ask.n_scores = static_cast<int>(base.shape(0));
+  ask.n_factors = n_factors;
+  ask.biased = biased;
+  require_rows(P, Layout(ask.n_scores), n_factors + biased);
+  require_rows(Q, Layout(ask.n_scores), n_factors + biased);
+  ask.P = P.data();
+  ask.Q = Q.data();
+  ask.n_items = static_cast<int64_t>(Q.shape(0));
+  ask.base = base.data();
+  ask.link = link == "softmax" ? Link::softmax : Link::logistic;
+  ask.user = user.data();
+  int64_t n = static_cast<int64_t>(user.shape(0));
+  if (item.is_none()) n *= ask.n_items;
+  else {
+    const auto codes = nb::cast<Array<const int32_t, 1>>(item, false);
+    require(codes.shape(0) == user.shape(0), "user and item must have the same length.");
+    ask.item = codes.data();
+  }
+  require(static_cast<int64_t>(out.size()) == n * ask.n_scores, "out must have a row per pair and a column per score.");
+  ask.out = out.data();
+  nb::gil_scoped_release release;
+  answer(ask, n, n_threads);
 }
 
-// Zeros from the start of a cache line, so that no slot is split between two, and with room for a vector that reads past the last row.
+// Zeros from the start of a cache line, so that no slot is split between two, and with room for a vector that reads
+// past the last row.
 nb::object allocate_rows(int64_t n_rows, int n_planes, int n_scores) {
-    const int64_t stride = Layout(n_scores).stride(n_planes);
-    const size_t floats = static_cast<size_t>(n_rows * stride + 64);
-    float *data = static_cast<float *>(::operator new(floats * sizeof(float), std::align_val_t(64)));
-    std::memset(data, 0, floats * sizeof(float));
-    nb::capsule owner(data, [](void *p) noexcept { ::operator delete(p, std::align_val_t(64)); });
-    return nb::cast(nb::ndarray<nb::numpy, float>(data, {static_cast<size_t>(n_rows), static_cast<size_t>(stride)}, owner));
+  const int64_t stride = Layout(n_scores).stride(n_planes);
+  const size_t floats = static_cast<size_t>(n_rows * stride + 64);
+  float* data = static_cast<float*>(::operator new(floats * sizeof(float), std::align_val_t(64)));
+  std::memset(data, 0, floats * sizeof(float));
+  nb::capsule owner(data, [](void* p) noexcept { ::operator delete(p, std::align_val_t(64)); });
+  return nb::cast(
+      nb::ndarray<nb::numpy, float>(data, {static_cast<size_t>(n_rows), static_cast<size_t>(stride)}, owner));
 }
 
 // planes: (rows, planes, scores), the form in which models keep and save what they learnt.
 void pack_rows(Array<const float, 3> planes, Rows rows) {
-    const Layout layout(static_cast<int>(planes.shape(2)));
-    const int n_planes = static_cast<int>(planes.shape(1));
-    require_rows(rows, layout, n_planes);
-    require(rows.shape(0) == planes.shape(0), "rows and planes must be of the same length.");
-    for (size_t r = 0; r < planes.shape(0); ++r)
-        for (int k = 0; k < n_planes; ++k)
-            for (int s = 0; s < layout.n_scores; ++s) rows(r, layout.offset(k) + s) = planes(r, k, s);
+  const Layout layout(static_cast<int>(planes.shape(2)));
+  const int n_planes = static_cast<int>(planes.shape(1));
+  require_rows(rows, layout, n_planes);
+  require(rows.shape(0) == planes.shape(0), "rows and planes must be of the same length.");
+  for (size_t r = 0; r < planes.shape(0); ++r)
+    for (int k = 0; k < n_planes; ++k)
+      for (int s = 0; s < layout.n_scores; ++s) rows(r, layout.offset(k) + s) = planes(r, k, s);
 }
 
 void unpack_rows(Rows rows, Array<float, 3> planes) {
-    const Layout layout(static_cast<int>(planes.shape(2)));
-    const int n_planes = static_cast<int>(planes.shape(1));
-    require_rows(rows, layout, n_planes);
-    require(rows.shape(0) == planes.shape(0), "rows and planes must be of the same length.");
-    for (size_t r = 0; r < planes.shape(0); ++r)
-        for (int k = 0; k < n_planes; ++k)
-            for (int s = 0; s < layout.n_scores; ++s) planes(r, k, s) = rows(r, layout.offset(k) + s);
+  const Layout layout(static_cast<int>(planes.shape(2)));
+  const int n_planes = static_cast<int>(planes.shape(1));
+  require_rows(rows, layout, n_planes);
+  require(rows.shape(0) == planes.shape(0), "rows and planes must be of the same length.");
+  for (size_t r = 0; r < planes.shape(0); ++r)
+    for (int k = 0; k < n_planes; ++k)
+      for (int s = 0; s < layout.n_scores; ++s) planes(r, k, s) = rows(r, layout.offset(k) + s);
 }
 
 template <typename T>
-nb::object owned(std::vector<T> *data) {
-    nb::capsule owner(data, [](void *p) noexcept { delete static_cast<std::vector<T> *>(p); });
-    return nb::cast(nb::ndarray<nb::numpy, T>(data->data(), {data->size()}, owner));
+nb::object owned(std::vector<T>* data) {
+  nb::capsule owner(data, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+  return nb::cast(nb::ndarray<nb::numpy, T>(data->data(), {data->size()}, owner));
 }
 
 // Ratings sorted by row and then in the order given: one counting sort, no temporary larger than the result.
-nb::tuple build_side(Array<const int32_t, 1> row, Array<const int32_t, 1> other, Array<const int8_t, 1> score, int64_t n_rows) {
-    require(row.shape(0) == other.shape(0) && row.shape(0) == score.shape(0), "row, other and score must have the same length.");
-    const int64_t n = static_cast<int64_t>(row.shape(0));
-    auto *indptr = new std::vector<int64_t>(n_rows + 1, 0);
-    auto *others = new std::vector<int32_t>(n);
-    auto *scores = new std::vector<int8_t>(n);
-    const nb::tuple side = nb::make_tuple(owned(indptr), owned(others), owned(scores));
-    const int32_t *r = row.data(), *o = other.data();
-    const int8_t *s = score.data();
-    for (int64_t j = 0; j < n; ++j) {
-        require(r[j] >= 0 && r[j] < n_rows, "row codes must lie within the number of rows.");
-        ++(*indptr)[r[j] + 1];
-    }
-    for (int64_t k = 0; k < n_rows; ++k) (*indptr)[k + 1] += (*indptr)[k];
-    std::vector<int64_t> at(indptr->begin(), indptr->end() - 1);
-    for (int64_t j = 0; j < n; ++j) {
-        const int64_t to = at[r[j]]++;
-        (*others)[to] = o[j];
-        (*scores)[to] = s[j];
-    }
-    return side;
+nb::tuple build_side(Array<const int32_t, 1> row, Array<const int32_t, 1> other, Array<const int8_t, 1> score,
+                     int64_t n_rows) {
+  require(row.shape(0) == other.shape(0) && row.shape(0) == score.shape(0),
+          "row, other and score must have the same length.");
+  const int64_t n = static_cast<int64_t>(row.shape(0));
+  auto* indptr = new std::vector<int64_t>(n_rows + 1, 0);
+  auto* others = new std::vector<int32_t>(n);
+  auto* scores = new std::vector<int8_t>(n);
+  const nb::tuple side = nb::make_tuple(owned(indptr), owned(others), owned(scores));
+  const int32_t *r = row.data(), *o = other.data();
+  const int8_t* s = score.data();
+  for (int64_t j = 0; j < n; ++j) {
+    require(r[j] >= 0 && r[j] < n_rows, "row codes must lie within the number of rows.");
+    ++(*indptr)[r[j] + 1];
+  }
+  for (int64_t k = 0; k < n_rows; ++k) (*indptr)[k + 1] += (*indptr)[k];
+  std::vector<int64_t> at(indptr->begin(), indptr->end() - 1);
+  for (int64_t j = 0; j < n; ++j) {
+    const int64_t to = at[r[j]]++;
+    (*others)[to] = o[j];
+    (*scores)[to] = s[j];
+  }
+  return side;
 }
 
 // The other side of a side: its rows become the others, in ascending order.
 nb::tuple flip_side(nb::tuple parts, int64_t n_rows) {
-    const Side side = side_of(parts);
-    const int64_t n = side.indptr[side.n_rows];
-    auto *indptr = new std::vector<int64_t>(n_rows + 1, 0);
-    auto *others = new std::vector<int32_t>(n);
-    auto *scores = new std::vector<int8_t>(n);
-    const nb::tuple flipped = nb::make_tuple(owned(indptr), owned(others), owned(scores));
-    for (int64_t j = 0; j < n; ++j) {
-        require(side.other[j] >= 0 && side.other[j] < n_rows, "codes must lie within the number of rows.");
-        ++(*indptr)[side.other[j] + 1];
+  const Side side = side_of(parts);
+  const int64_t n = side.indptr[side.n_rows];
+  auto* indptr = new std::vector<int64_t>(n_rows + 1, 0);
+  auto* others = new std::vector<int32_t>(n);
+  auto* scores = new std::vector<int8_t>(n);
+  const nb::tuple flipped = nb::make_tuple(owned(indptr), owned(others), owned(scores));
+  for (int64_t j = 0; j < n; ++j) {
+    require(side.other[j] >= 0 && side.other[j] < n_rows, "codes must lie within the number of rows.");
+    ++(*indptr)[side.other[j] + 1];
+  }
+  for (int64_t k = 0; k < n_rows; ++k) (*indptr)[k + 1] += (*indptr)[k];
+  std::vector<int64_t> at(indptr->begin(), indptr->end() - 1);
+  for (int64_t row = 0; row < side.n_rows; ++row)
+    for (int64_t j = side.indptr[row]; j < side.indptr[row + 1]; ++j) {
+      const int64_t to = at[side.other[j]]++;
+      (*others)[to] = static_cast<int32_t>(row);
+      (*scores)[to] = side.score[j];
     }
-    for (int64_t k = 0; k < n_rows; ++k) (*indptr)[k + 1] += (*indptr)[k];
-    std::vector<int64_t> at(indptr->begin(), indptr->end() - 1);
-    for (int64_t row = 0; row < side.n_rows; ++row)
-        for (int64_t j = side.indptr[row]; j < side.indptr[row + 1]; ++j) {
-            const int64_t to = at[side.other[j]]++;
-            (*others)[to] = static_cast<int32_t>(row);
-            (*scores)[to] = side.score[j];
-        }
-    return flipped;
+  return flipped;
 }
 
 }  // namespace
 
-void bind_fast(nb::module_ &m) {
-    kernels();
-    m.def("isa", [] { return std::string(kernels().isa); }, "The instruction set of the kernels in use.");
-    m.def("allocate_rows", &allocate_rows, "n_rows"_a, "n_planes"_a, "n_scores"_a);
-    m.def("pack_rows", &pack_rows, "planes"_a.noconvert(), "rows"_a.noconvert());
-    m.def("unpack_rows", &unpack_rows, "rows"_a.noconvert(), "planes"_a.noconvert());
-    m.def("build_side", &build_side, "row"_a.noconvert(), "other"_a.noconvert(), "score"_a.noconvert(), "n_rows"_a);
-    m.def("flip_side", &flip_side, "side"_a, "n_rows"_a);
-    m.def("fit_resbemf_exact", &fit_exact, "user_side"_a, "item_side"_a, "P"_a.noconvert(), "Q"_a.noconvert(), "base"_a.noconvert(), "values"_a.noconvert(),
-          "n_factors"_a, "biased"_a, "regularization"_a, "bias_regularization"_a, "recklessness"_a = 0.0f, "n_rounds"_a = 30, "tolerance"_a = 1e-4,
-          "n_threads"_a = 1, "callback"_a = nb::none());
-    m.def("fit_gradient", &fit_gradient, "model"_a, "user_side"_a, "item_side"_a, "P"_a.noconvert(), "Q"_a.noconvert(), "base"_a.noconvert(),
-          "values"_a.noconvert(), "n_factors"_a, "biased"_a = false, "learning_rate"_a = 0.01f, "regularization"_a = 0.0f, "bias_regularization"_a = 0.0f,
-          "recklessness"_a = 0.0f, "published"_a = false, "decay_per_rating"_a = false, "n_rounds"_a = 1, "n_threads"_a = 1, "callback"_a = nb::none());
-    m.def("fit_point", &fit_point, "user_side"_a, "item_side"_a, "P"_a.noconvert(), "Q"_a.noconvert(), "user_bias"_a.none(), "item_bias"_a.none(),
-          "values"_a.noconvert(), "mean"_a = 0.0f, "learning_rate"_a = 0.01f, "regularization"_a = 0.1f, "n_rounds"_a = 1, "n_threads"_a = 1,
-          "callback"_a = nb::none());
-    m.def("proba", &proba, "user"_a.noconvert(), "item"_a.none(), "P"_a.noconvert(), "Q"_a.noconvert(), "base"_a.noconvert(), "n_factors"_a, "biased"_a,
-          "link"_a, "out"_a.noconvert(), "n_threads"_a = 1);
+void bind_fast(nb::module_& m) {
+  kernels();
+  m.def("isa", [] { return std::string(kernels().isa); }, "The instruction set of the kernels in use.");
+  m.def("allocate_rows", &allocate_rows, "n_rows"_a, "n_planes"_a, "n_scores"_a);
+  m.def("pack_rows", &pack_rows, "planes"_a.noconvert(), "rows"_a.noconvert());
+  m.def("unpack_rows", &unpack_rows, "rows"_a.noconvert(), "planes"_a.noconvert());
+  m.def("build_side", &build_side, "row"_a.noconvert(), "other"_a.noconvert(), "score"_a.noconvert(), "n_rows"_a);
+  m.def("flip_side", &flip_side, "side"_a, "n_rows"_a);
+  m.def("fit_resbemf_exact", &fit_exact, "user_side"_a, "item_side"_a, "P"_a.noconvert(), "Q"_a.noconvert(),
+        "base"_a.noconvert(), "values"_a.noconvert(), "n_factors"_a, "biased"_a, "regularization"_a,
+        "bias_regularization"_a, "recklessness"_a = 0.0f, "n_rounds"_a = 30, "tolerance"_a = 1e-4, "n_threads"_a = 1,
+        "callback"_a = nb::none());
+  m.def("fit_gradient", &fit_gradient, "model"_a, "user_side"_a, "item_side"_a, "P"_a.noconvert(), "Q"_a.noconvert(),
+        "base"_a.noconvert(), "values"_a.noconvert(), "n_factors"_a, "biased"_a = false, "learning_rate"_a = 0.01f,
+        "regularization"_a = 0.0f, "bias_regularization"_a = 0.0f, "recklessness"_a = 0.0f, "published"_a = false,
+        "decay_per_rating"_a = false, "n_rounds"_a = 1, "n_threads"_a = 1, "callback"_a = nb::none());
+  m.def("fit_point", &fit_point, "user_side"_a, "item_side"_a, "P"_a.noconvert(), "Q"_a.noconvert(),
+        "user_bias"_a.none(), "item_bias"_a.none(), "values"_a.noconvert(), "mean"_a = 0.0f, "learning_rate"_a = 0.01f,
+        "regularization"_a = 0.1f, "n_rounds"_a = 1, "n_threads"_a = 1, "callback"_a = nb::none());
+  m.def("proba", &proba, "user"_a.noconvert(), "item"_a.none(), "P"_a.noconvert(), "Q"_a.noconvert(),
+        "base"_a.noconvert(), "n_factors"_a, "biased"_a, "link"_a, "out"_a.noconvert(), "n_threads"_a = 1);
 }
 
 }  // namespace starcast

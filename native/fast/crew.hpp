@@ -1,4 +1,5 @@
-// A crew of threads that lives as long as a fit. Work comes in chunks that any thread may take: a row is never shared, so who takes it does not matter.
+// A crew of threads that lives as long as a fit. Work comes in chunks that any thread may take: a row is never shared,
+// so who takes it does not matter.
 #pragma once
 
 #include <atomic>
@@ -14,81 +15,81 @@
 namespace starcast {
 
 class Crew {
-public:
-    explicit Crew(int n_threads) {
-        try {
-            for (int t = 1; t < n_threads; ++t) threads_.emplace_back([this, t] { wait_for_work(t); });
-        } catch (const std::system_error &) {
-            // The machine gives no more threads: those there are do the work, with the same result.
-        }
+ public:
+  explicit Crew(int n_threads) {
+    try {
+      for (int t = 1; t < n_threads; ++t) threads_.emplace_back([this, t] { wait_for_work(t); });
+    } catch (const std::system_error&) {
+      // The machine gives no more threads: those there are do the work, with the same result.
     }
-    ~Crew() {
-        {
-            std::lock_guard lock(mutex_);
-            stop_ = true;
-        }
-        start_.notify_all();
-        for (auto &t : threads_) t.join();
+  }
+  ~Crew() {
+    {
+      std::lock_guard lock(mutex_);
+      stop_ = true;
     }
-    Crew(const Crew &) = delete;
-    Crew &operator=(const Crew &) = delete;
+    start_.notify_all();
+    for (auto& t : threads_) t.join();
+  }
+  Crew(const Crew&) = delete;
+  Crew& operator=(const Crew&) = delete;
 
-    int size() const { return static_cast<int>(threads_.size()) + 1; }
+  int size() const { return static_cast<int>(threads_.size()) + 1; }
 
-    // Calls work(chunk, thread) for every chunk; the caller is thread 0.
-    void run(int64_t n_chunks, const std::function<void(int64_t, int)> &work) {
-        {
-            std::lock_guard lock(mutex_);
-            work_ = &work;
-            n_chunks_ = n_chunks;
-            next_ = 0;
-            busy_ = static_cast<int>(threads_.size());
-            ++turn_;
-        }
-        start_.notify_all();
-        take_chunks(0);
-        if (soon([this] { return busy_ == 0; })) return;
+  // Calls work(chunk, thread) for every chunk; the caller is thread 0.
+  void run(int64_t n_chunks, const std::function<void(int64_t, int)>& work) {
+    {
+      std::lock_guard lock(mutex_);
+      work_ = &work;
+      n_chunks_ = n_chunks;
+      next_ = 0;
+      busy_ = static_cast<int>(threads_.size());
+      ++turn_;
+    }
+    start_.notify_all();
+    take_chunks(0);
+    if (soon([this] { return busy_ == 0; })) return;
+    std::unique_lock lock(mutex_);
+    done_.wait(lock, [this] { return busy_ == 0; });
+  }
+
+ private:
+  // A pass takes milliseconds and the next follows at once, so waiting awake for a moment is cheaper than being woken.
+  template <typename Condition>
+  static bool soon(const Condition& holds) {
+    const auto until = std::chrono::steady_clock::now() + std::chrono::microseconds(100);
+    do {
+      for (int n = 0; n < 64; ++n)
+        if (holds()) return true;
+      std::this_thread::yield();
+    } while (std::chrono::steady_clock::now() < until);
+    return false;
+  }
+  void take_chunks(int thread) {
+    for (int64_t c = next_++; c < n_chunks_; c = next_++) (*work_)(c, thread);
+  }
+  void wait_for_work(int thread) {
+    for (int64_t seen = 0;; ++seen) {
+      auto called = [&] { return stop_ || turn_ != seen; };
+      if (!soon(called)) {
         std::unique_lock lock(mutex_);
-        done_.wait(lock, [this] { return busy_ == 0; });
+        start_.wait(lock, called);
+      }
+      if (stop_) return;
+      take_chunks(thread);
+      std::lock_guard lock(mutex_);
+      if (--busy_ == 0) done_.notify_one();
     }
+  }
 
-private:
-    // A pass takes milliseconds and the next follows at once, so waiting awake for a moment is cheaper than being woken.
-    template <typename Condition>
-    static bool soon(const Condition &holds) {
-        const auto until = std::chrono::steady_clock::now() + std::chrono::microseconds(100);
-        do {
-            for (int n = 0; n < 64; ++n)
-                if (holds()) return true;
-            std::this_thread::yield();
-        } while (std::chrono::steady_clock::now() < until);
-        return false;
-    }
-    void take_chunks(int thread) {
-        for (int64_t c = next_++; c < n_chunks_; c = next_++) (*work_)(c, thread);
-    }
-    void wait_for_work(int thread) {
-        for (int64_t seen = 0;; ++seen) {
-            auto called = [&] { return stop_ || turn_ != seen; };
-            if (!soon(called)) {
-                std::unique_lock lock(mutex_);
-                start_.wait(lock, called);
-            }
-            if (stop_) return;
-            take_chunks(thread);
-            std::lock_guard lock(mutex_);
-            if (--busy_ == 0) done_.notify_one();
-        }
-    }
-
-    std::vector<std::thread> threads_;
-    std::mutex mutex_;
-    std::condition_variable start_, done_;
-    const std::function<void(int64_t, int)> *work_ = nullptr;
-    int64_t n_chunks_ = 0;
-    std::atomic<int64_t> next_{0}, turn_{0};
-    std::atomic<int> busy_{0};
-    std::atomic<bool> stop_{false};
+  std::vector<std::thread> threads_;
+  std::mutex mutex_;
+  std::condition_variable start_, done_;
+  const std::function<void(int64_t, int)>* work_ = nullptr;
+  int64_t n_chunks_ = 0;
+  std::atomic<int64_t> next_{0}, turn_{0};
+  std::atomic<int> busy_{0};
+  std::atomic<bool> stop_{false};
 };
 
 }  // namespace starcast

@@ -1,5 +1,6 @@
 // The kernels of one instruction set. CMake compiles this file several times with different flags and STARCAST_ISA_NS;
-// it must not touch the standard library's templates, or the linker might keep, say, the AVX-512 copy of one for everybody.
+// it must not touch the standard library's templates, or the linker might keep, say, the AVX-512 copy of one for
+// everybody.
 #include "beta.hpp"
 #include "packed_rows.hpp"
 #include "point.hpp"
@@ -8,106 +9,119 @@
 namespace starcast::STARCAST_ISA_NS {
 
 template <int W, int D>
-void exact_rows(const Pass &pass, int64_t first, int64_t last, float *scratch) {
-    ExactRow<W, D> worker(pass, scratch);
-    for (int64_t row = first; row < last; ++row) worker.step(row);
+void exact_rows(const Pass& pass, int64_t first, int64_t last, float* scratch) {
+  ExactRow<W, D> worker(pass, scratch);
+  for (int64_t row = first; row < last; ++row) worker.step(row);
 }
 
 template <int W>
-void proba_pairs(const Question &ask, int64_t first, int64_t last) {
-    using L = Lanes<W>;
-    const Layout layout(ask.n_scores);
-    alignas(64) float padded[W], answer[W];
-    for (int s = 0; s < W; ++s) padded[s] = s < ask.n_scores ? ask.base[s] : 0.0f;
-    const L base = L::load(padded), on = real_lanes<W>(ask.n_scores), off = (L::all(1.0f) - on) * -1e30f;
-    const int K = ask.n_factors;
-    const int64_t stride = layout.stride(K + ask.biased);
-    for (int64_t n = first; n < last; ++n) {
-        const int64_t u = ask.user[ask.item ? n : n / ask.n_items], i = ask.item ? ask.item[n] : n % ask.n_items;
-        const float *p = ask.P + u * stride, *q = ask.Q + i * stride;
-        L z = base;
-        int at = 0, in_slot = 0;
-        for (int k = 0; k < K; ++k, layout.next(at, in_slot)) z = fma(L::load(p + at), L::load(q + at), z);
-        if (ask.biased) z = z + (L::load(p + at) + L::load(q + at));
-        z = z * on + off;
-        const L e = ask.link == Link::softmax ? exp(z - maximum(z)) : logistic(z) * on;
-        (e * (1.0f / sum(e))).store(answer);
-        for (int s = 0; s < ask.n_scores; ++s) ask.out[n * ask.n_scores + s] = answer[s];
-    }
+void proba_pairs(const Question& ask, int64_t first, int64_t last) {
+  using L = Lanes<W>;
+  const Layout layout(ask.n_scores);
+  alignas(64) float padded[W], answer[W];
+  for (int s = 0; s < W; ++s) padded[s] = s < ask.n_scores ? ask.base[s] : 0.0f;
+  const L base = L::load(padded), on = real_lanes<W>(ask.n_scores), off = (L::all(1.0f) - on) * -1e30f;
+  const int K = ask.n_factors;
+  const int64_t stride = layout.stride(K + ask.biased);
+  for (int64_t n = first; n < last; ++n) {
+    const int64_t u = ask.user[ask.item ? n : n / ask.n_items], i = ask.item ? ask.item[n] : n % ask.n_items;
+    const float *p = ask.P + u * stride, *q = ask.Q + i * stride;
+    L z = base;
+    int at = 0, in_slot = 0;
+    for (int k = 0; k < K; ++k, layout.next(at, in_slot)) z = fma(L::load(p + at), L::load(q + at), z);
+    if (ask.biased) z = z + (L::load(p + at) + L::load(q + at));
+    z = z * on + off;
+    const L e = ask.link == Link::softmax ? exp(z - maximum(z)) : logistic(z) * on;
+    (e * (1.0f / sum(e))).store(answer);
+    for (int s = 0; s < ask.n_scores; ++s) ask.out[n * ask.n_scores + s] = answer[s];
+  }
 }
 
 // Five and ten scores, the usual ones, get code in which their number is known. W: lanes of a plane.
-#define STARCAST_BY_SCORES(n_scores, call)        \
-    if (n_scores == 5) call(8, 5);                \
-    else if (n_scores == 10) call(16, 10);        \
-    else if (n_scores <= 8) call(8, 0);           \
-    else if (n_scores <= 16) call(16, 0);         \
-    else if (n_scores <= 32) call(32, 0);         \
-    else call(64, 0)
+#define STARCAST_BY_SCORES(n_scores, call) \
+  if (n_scores == 5) call(8, 5);           \
+  else if (n_scores == 10) call(16, 10);   \
+  else if (n_scores <= 8) call(8, 0);      \
+  else if (n_scores <= 16) call(16, 0);    \
+  else if (n_scores <= 32) call(32, 0);    \
+  else call(64, 0)
 
-int64_t scratch_floats(const Pass &pass) {
-    int64_t floats = 0;
+int64_t scratch_floats(const Pass& pass) {
+  int64_t floats = 0;
 #define CALL(W, D) floats = ExactRow<W, D>::scratch_floats(pass, pass.longest_row)
-    STARCAST_BY_SCORES(pass.n_scores, CALL);
+  STARCAST_BY_SCORES(pass.n_scores, CALL);
 #undef CALL
-    return floats;
+  return floats;
 }
 
 // Five scores without special wishes are walked on packed lanes where there are instructions for that.
 #if STARCAST_VECTOR_FLOATS == 16
-#define STARCAST_TRY_PACKED(Model) \
-    if (pass.n_scores == 5 && pass.recklessness == 0 && !pass.published) return packed_gradient<Model, 5>(pass, first, last, scratch)
+#define STARCAST_TRY_PACKED(Model)                                     \
+  if (pass.n_scores == 5 && pass.recklessness == 0 && !pass.published) \
+  return packed_gradient<Model, 5>(pass, first, last, scratch)
 #else
 #define STARCAST_TRY_PACKED(Model)
 #endif
 
-#define STARCAST_ENTRY(name, rows, before)                                           \
-    void name(const Pass &pass, int64_t first, int64_t last, float *scratch) {       \
-        before;                                                                      \
-        STARCAST_BY_SCORES(pass.n_scores, rows);                                     \
-    }
+#define STARCAST_ENTRY(name, rows, before)                                   \
+  void name(const Pass& pass, int64_t first, int64_t last, float* scratch) { \
+    before;                                                                  \
+    STARCAST_BY_SCORES(pass.n_scores, rows);                                 \
+  }
 #define CALL(W, D) exact_rows<W, D>(pass, first, last, scratch)
 STARCAST_ENTRY(resbemf_exact, CALL, )
 #undef CALL
-#define CALL(W, D) \
-    pass.row_loglik ? resbemf_gradient_rows<(W < 16 ? 16 : W), D, true>(pass, first, last, scratch) \
-                    : resbemf_gradient_rows<(W < 16 ? 16 : W), D, false>(pass, first, last, scratch)
+#define CALL(W, D)                                                                                \
+  pass.row_loglik ? resbemf_gradient_rows<(W < 16 ? 16 : W), D, true>(pass, first, last, scratch) \
+                  : resbemf_gradient_rows<(W < 16 ? 16 : W), D, false>(pass, first, last, scratch)
 STARCAST_ENTRY(resbemf_gradient, CALL, STARCAST_TRY_PACKED(PackedSoftmax))
 #undef CALL
-#define CALL(W, D) \
-    pass.row_loglik ? bemf_gradient_rows<(W < 16 ? 16 : W), D, true>(pass, first, last, scratch) \
-                    : bemf_gradient_rows<(W < 16 ? 16 : W), D, false>(pass, first, last, scratch)
+#define CALL(W, D)                                                                             \
+  pass.row_loglik ? bemf_gradient_rows<(W < 16 ? 16 : W), D, true>(pass, first, last, scratch) \
+                  : bemf_gradient_rows<(W < 16 ? 16 : W), D, false>(pass, first, last, scratch)
 STARCAST_ENTRY(bemf_gradient, CALL, STARCAST_TRY_PACKED(PackedLogistic))
 #undef CALL
 #define CALL(W, D) dirmf_sgd_rows<W>(pass, first, last, scratch)
 STARCAST_ENTRY(dirmf_sgd, CALL, )
 #undef CALL
 
-void proba(const Question &ask, int64_t first, int64_t last) {
+void proba(const Question& ask, int64_t first, int64_t last) {
 #define CALL(W, D) proba_pairs<W>(ask, first, last)
-    STARCAST_BY_SCORES(ask.n_scores, CALL);
+  STARCAST_BY_SCORES(ask.n_scores, CALL);
 #undef CALL
 }
 
 template <bool Biased>
-void point_by_length(const PointPass &pass, int64_t first, int64_t last) {
-    switch (pass.stride / 8) {
-        case 1: return point_rows<1, Biased>(pass, first, last);
-        case 2: return point_rows<2, Biased>(pass, first, last);
-        case 3: return point_rows<3, Biased>(pass, first, last);
-        case 4: return point_rows<4, Biased>(pass, first, last);
-        default: return point_rows_long(pass, first, last);
-    }
+void point_by_length(const PointPass& pass, int64_t first, int64_t last) {
+  switch (pass.stride / 8) {
+    case 1:
+      return point_rows<1, Biased>(pass, first, last);
+    case 2:
+      return point_rows<2, Biased>(pass, first, last);
+    case 3:
+      return point_rows<3, Biased>(pass, first, last);
+    case 4:
+      return point_rows<4, Biased>(pass, first, last);
+    default:
+      return point_rows_long(pass, first, last);
+  }
 }
 
-void point_sgd(const PointPass &pass, int64_t first, int64_t last) {
-    if (pass.row_bias) point_by_length<true>(pass, first, last);
-    else point_by_length<false>(pass, first, last);
+void point_sgd(const PointPass& pass, int64_t first, int64_t last) {
+  if (pass.row_bias) point_by_length<true>(pass, first, last);
+  else point_by_length<false>(pass, first, last);
 }
 
 #define STARCAST_TEXT_(x) #x
 #define STARCAST_TEXT(x) STARCAST_TEXT_(x)
 extern const Kernels table;
-const Kernels table = {STARCAST_TEXT(STARCAST_ISA_NS), scratch_floats, resbemf_exact, resbemf_gradient, bemf_gradient, dirmf_sgd, point_sgd, proba};
+const Kernels table = {STARCAST_TEXT(STARCAST_ISA_NS),
+                       scratch_floats,
+                       resbemf_exact,
+                       resbemf_gradient,
+                       bemf_gradient,
+                       dirmf_sgd,
+                       point_sgd,
+                       proba};
 
 }  // namespace starcast::STARCAST_ISA_NS

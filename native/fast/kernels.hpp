@@ -8,98 +8,100 @@
 
 namespace starcast {
 
-// Where the numbers of a row lie. A plane is one number per score (a factor, or the biases); a slot is a vector of at least sixteen lanes that
-// holds as many whole planes as fit: with five scores, three planes in sixteen lanes, so that eight factors and the biases
-// take three cache lines. Vectors of one plane may read a few floats past a row: rows are made by allocate_rows, which leaves room at the end.
+// Where the numbers of a row lie. A plane is one number per score (a factor, or the biases); a slot is a vector of at
+// least sixteen lanes that holds as many whole planes as fit: with five scores, three planes in sixteen lanes, so that
+// eight factors and the biases take three cache lines. Vectors of one plane may read a few floats past a row: rows are
+// made by allocate_rows, which leaves room at the end.
 struct Layout {
-    int n_scores, width, slot, pack;
-    // Always inlined, because this header is compiled for several instruction sets and the linker keeps only one copy of a function.
-    STARCAST_ALWAYS_INLINE explicit Layout(int d) : n_scores(d), width(8) {
-        while (width < d) width *= 2;
-        slot = width < 16 ? 16 : width;
-        pack = d > 8 ? 1 : 16 / d;
+  int n_scores, width, slot, pack;
+  // Always inlined, because this header is compiled for several instruction sets and the linker keeps only one copy of
+  // a function.
+  STARCAST_ALWAYS_INLINE explicit Layout(int d) : n_scores(d), width(8) {
+    while (width < d) width *= 2;
+    slot = width < 16 ? 16 : width;
+    pack = d > 8 ? 1 : 16 / d;
+  }
+  STARCAST_ALWAYS_INLINE int offset(int plane) const { return plane / pack * slot + plane % pack * n_scores; }
+  // Moves (at, in_slot), from (0, 0) on, to the next plane: offset without a division, for inner loops.
+  STARCAST_ALWAYS_INLINE void next(int& at, int& in_slot) const {
+    at += n_scores;
+    if (++in_slot == pack) {
+      at += slot - pack * n_scores;
+      in_slot = 0;
     }
-    STARCAST_ALWAYS_INLINE int offset(int plane) const { return plane / pack * slot + plane % pack * n_scores; }
-    // Moves (at, in_slot), from (0, 0) on, to the next plane: offset without a division, for inner loops.
-    STARCAST_ALWAYS_INLINE void next(int &at, int &in_slot) const {
-        at += n_scores;
-        if (++in_slot == pack) {
-            at += slot - pack * n_scores;
-            in_slot = 0;
-        }
-    }
-    STARCAST_ALWAYS_INLINE int slots(int n_planes) const { return (n_planes + pack - 1) / pack; }
-    STARCAST_ALWAYS_INLINE int64_t stride(int n_planes) const { return static_cast<int64_t>(slots(n_planes)) * slot; }
+  }
+  STARCAST_ALWAYS_INLINE int slots(int n_planes) const { return (n_planes + pack - 1) / pack; }
+  STARCAST_ALWAYS_INLINE int64_t stride(int n_planes) const { return static_cast<int64_t>(slots(n_planes)) * slot; }
 };
 
 // One half of a round: every row of one side moves, the other side stands still.
 // Rows hold n_factors planes and, if biased, one more with the row's biases.
 struct Pass {
-    const int64_t *indptr = nullptr;
-    const int32_t *other = nullptr;  // row on the other side, one per rating
-    const int8_t *score = nullptr;
-    float *rows = nullptr;
-    const float *others = nullptr;
-    int n_factors = 0;
-    int n_scores = 0;
-    bool biased = false;
-    const float *base = nullptr;    // [n_scores] logit common to all pairs
-    const float *values = nullptr;  // [n_scores] scores mapped to -1 .. 1; DirMF: the ratings themselves
-    float regularization = 0;
-    float bias_regularization = 0;
-    float learning_rate = 0;
-    float recklessness = 0;
-    bool per_rating = false;  // decay once per rating, as the published ResBeMF does, instead of once per row
-    int64_t longest_row = 0;  // in ratings, for the scratch
-    bool published = false;   // the published ResBeMF's sigma of the true score for every score
-    double *row_loglik = nullptr;   // one per row: exact, after the step; otherwise before it, and null where nobody asks
-    double *row_penalty = nullptr;
+  const int64_t* indptr = nullptr;
+  const int32_t* other = nullptr;  // row on the other side, one per rating
+  const int8_t* score = nullptr;
+  float* rows = nullptr;
+  const float* others = nullptr;
+  int n_factors = 0;
+  int n_scores = 0;
+  bool biased = false;
+  const float* base = nullptr;    // [n_scores] logit common to all pairs
+  const float* values = nullptr;  // [n_scores] scores mapped to -1 .. 1; DirMF: the ratings themselves
+  float regularization = 0;
+  float bias_regularization = 0;
+  float learning_rate = 0;
+  float recklessness = 0;
+  bool per_rating = false;       // decay once per rating, as the published ResBeMF does, instead of once per row
+  int64_t longest_row = 0;       // in ratings, for the scratch
+  bool published = false;        // the published ResBeMF's sigma of the true score for every score
+  double* row_loglik = nullptr;  // one per row: exact, after the step; otherwise before it, and null where nobody asks
+  double* row_penalty = nullptr;
 };
 
 // One half of a round of a point model: vectors of one number per factor, moved rating by rating.
 struct PointPass {
-    const int64_t *indptr = nullptr;
-    const int32_t *other = nullptr;
-    const int8_t *score = nullptr;
-    const float *values = nullptr;  // [n_scores] the rating that each score stands for
-    float *rows = nullptr;          // [row][stride]
-    const float *others = nullptr;
-    float *row_bias = nullptr;  // null: no biases
-    const float *other_bias = nullptr;
-    int stride = 0;  // n_factors padded to 8
-    float mean = 0;
-    float learning_rate = 0;
-    float regularization = 0;
-    double *row_loss = nullptr;  // squared errors before each step
+  const int64_t* indptr = nullptr;
+  const int32_t* other = nullptr;
+  const int8_t* score = nullptr;
+  const float* values = nullptr;  // [n_scores] the rating that each score stands for
+  float* rows = nullptr;          // [row][stride]
+  const float* others = nullptr;
+  float* row_bias = nullptr;  // null: no biases
+  const float* other_bias = nullptr;
+  int stride = 0;  // n_factors padded to 8
+  float mean = 0;
+  float learning_rate = 0;
+  float regularization = 0;
+  double* row_loss = nullptr;  // squared errors before each step
 };
 
 enum class Link : int { softmax = 0, logistic = 1 };
 
 struct Question {  // probabilities of pairs (user[n], item[n])
-    const int32_t *user = nullptr;
-    const int32_t *item = nullptr;  // null: every item in turn, for each user
-    int64_t n_items = 0;
-    const float *P = nullptr, *Q = nullptr;
-    int n_factors = 0, n_scores = 0;
-    bool biased = false;
-    const float *base = nullptr;
-    Link link = Link::softmax;
-    float *out = nullptr;  // [pair][n_scores]
+  const int32_t* user = nullptr;
+  const int32_t* item = nullptr;  // null: every item in turn, for each user
+  int64_t n_items = 0;
+  const float *P = nullptr, *Q = nullptr;
+  int n_factors = 0, n_scores = 0;
+  bool biased = false;
+  const float* base = nullptr;
+  Link link = Link::softmax;
+  float* out = nullptr;  // [pair][n_scores]
 };
 
 struct Kernels {
-    const char *isa;
-    int64_t (*scratch_floats)(const Pass &);  // per thread
-    void (*resbemf_exact)(const Pass &, int64_t begin, int64_t end, float *scratch);
-    void (*resbemf_gradient)(const Pass &, int64_t begin, int64_t end, float *scratch);
-    void (*bemf_gradient)(const Pass &, int64_t begin, int64_t end, float *scratch);
-    void (*dirmf_sgd)(const Pass &, int64_t begin, int64_t end, float *scratch);
-    void (*point_sgd)(const PointPass &, int64_t begin, int64_t end);
-    void (*proba)(const Question &, int64_t begin, int64_t end);
+  const char* isa;
+  int64_t (*scratch_floats)(const Pass&);  // per thread
+  void (*resbemf_exact)(const Pass&, int64_t begin, int64_t end, float* scratch);
+  void (*resbemf_gradient)(const Pass&, int64_t begin, int64_t end, float* scratch);
+  void (*bemf_gradient)(const Pass&, int64_t begin, int64_t end, float* scratch);
+  void (*dirmf_sgd)(const Pass&, int64_t begin, int64_t end, float* scratch);
+  void (*point_sgd)(const PointPass&, int64_t begin, int64_t end);
+  void (*proba)(const Question&, int64_t begin, int64_t end);
 };
 
 constexpr int max_scores = 64;
 
-const Kernels &kernels();  // the set chosen for this machine (dispatch.cpp)
+const Kernels& kernels();  // the set chosen for this machine (dispatch.cpp)
 
 }  // namespace starcast

@@ -8,150 +8,162 @@ namespace starcast {
 
 namespace {
 
-// Ratings that a chunk should hold: small enough to share the work evenly, large enough that rows can be walked side by side in it.
+// Ratings that a chunk should hold: small enough to share the work evenly, large enough that rows can be walked side by
+// side in it.
 int64_t chunk_ratings(int64_t n_ratings) { return std::clamp<int64_t>(n_ratings / 64, 1024, 16384); }
 
-double in_order(const std::vector<double> &rows) { return std::accumulate(rows.begin(), rows.end(), 0.0); }
+double in_order(const std::vector<double>& rows) { return std::accumulate(rows.begin(), rows.end(), 0.0); }
 
 class Passes {
-public:
-    Passes(const Side &users, const Side &items, const ScoreFit &fit)
-        : crew_(fit.n_threads), users_(users), items_(items), fit_(fit), user_loglik_(users.n_rows), user_penalty_(users.n_rows),
-          item_loglik_(items.n_rows), item_penalty_(items.n_rows) {
-        Pass pass = fit.settings;
-        pass.longest_row = std::max(users.longest_row, items.longest_row);
-        const int64_t floats = kernels().scratch_floats(pass);
-        for (int t = 0; t < crew_.size(); ++t) scratch_.emplace_back(new float[floats]);
+ public:
+  Passes(const Side& users, const Side& items, const ScoreFit& fit)
+      : crew_(fit.n_threads),
+        users_(users),
+        items_(items),
+        fit_(fit),
+        user_loglik_(users.n_rows),
+        user_penalty_(users.n_rows),
+        item_loglik_(items.n_rows),
+        item_penalty_(items.n_rows) {
+    Pass pass = fit.settings;
+    pass.longest_row = std::max(users.longest_row, items.longest_row);
+    const int64_t floats = kernels().scratch_floats(pass);
+    for (int t = 0; t < crew_.size(); ++t) scratch_.emplace_back(new float[floats]);
+  }
+
+  // Gradient rounds report what the item pass meets; only the exact step needs the likelihood on both sides.
+  void users() {
+    run(users_, fit_.P, fit_.Q, fit_.method == Method::resbemf_exact ? user_loglik_.data() : nullptr,
+        user_penalty_.data());
+  }
+  void items() { run(items_, fit_.Q, fit_.P, item_loglik_.data(), item_penalty_.data()); }
+
+  double objective() const { return in_order(item_loglik_) - in_order(item_penalty_) - in_order(user_penalty_); }
+
+  // Moves the mean bias of each score into base: the same predictions at a smaller penalty. Left alone when the gain
+  // would drown in rounding.
+  double centre(const Side& side, float* rows, double objective) {
+    const Pass& s = fit_.settings;
+    const Layout layout(s.n_scores);
+    const int64_t stride = layout.stride(s.n_factors + 1);
+    float* biases = rows + layout.offset(s.n_factors);
+    std::vector<double> mean(s.n_scores, 0.0);
+    int64_t n = 0;
+    for (int64_t row = 0; row < side.n_rows; ++row) {
+      if (side.indptr[row] == side.indptr[row + 1]) continue;
+      ++n;
+      for (int k = 0; k < s.n_scores; ++k) mean[k] += static_cast<double>(biases[row * stride + k]);
     }
-
-    // Gradient rounds report what the item pass meets; only the exact step needs the likelihood on both sides.
-    void users() { run(users_, fit_.P, fit_.Q, fit_.method == Method::resbemf_exact ? user_loglik_.data() : nullptr, user_penalty_.data()); }
-    void items() { run(items_, fit_.Q, fit_.P, item_loglik_.data(), item_penalty_.data()); }
-
-    double objective() const { return in_order(item_loglik_) - in_order(item_penalty_) - in_order(user_penalty_); }
-
-    // Moves the mean bias of each score into base: the same predictions at a smaller penalty. Left alone when the gain would drown in rounding.
-    double centre(const Side &side, float *rows, double objective) {
-        const Pass &s = fit_.settings;
-        const Layout layout(s.n_scores);
-        const int64_t stride = layout.stride(s.n_factors + 1);
-        float *biases = rows + layout.offset(s.n_factors);
-        std::vector<double> mean(s.n_scores, 0.0);
-        int64_t n = 0;
-        for (int64_t row = 0; row < side.n_rows; ++row) {
-            if (side.indptr[row] == side.indptr[row + 1]) continue;
-            ++n;
-            for (int k = 0; k < s.n_scores; ++k) mean[k] += static_cast<double>(biases[row * stride + k]);
-        }
-        double gain = 0;
-        for (double &m : mean) {
-            m /= static_cast<double>(n);
-            gain += 0.5 * static_cast<double>(s.bias_regularization) * static_cast<double>(n) * m * m;
-        }
-        if (!(gain > 1e-5 * std::abs(objective))) return 0;
-        for (int64_t row = 0; row < side.n_rows; ++row) {
-            if (side.indptr[row] == side.indptr[row + 1]) continue;
-            for (int k = 0; k < s.n_scores; ++k) biases[row * stride + k] -= static_cast<float>(mean[k]);
-        }
-        for (int k = 0; k < s.n_scores; ++k) fit_.base[k] += static_cast<float>(mean[k]);
-        return gain;
+    double gain = 0;
+    for (double& m : mean) {
+      m /= static_cast<double>(n);
+      gain += 0.5 * static_cast<double>(s.bias_regularization) * static_cast<double>(n) * m * m;
     }
-
-private:
-    void run(const Side &side, float *rows, const float *others, double *loglik, double *penalty) {
-        Pass pass = fit_.settings;
-        pass.indptr = side.indptr;
-        pass.other = side.other;
-        pass.score = side.score;
-        pass.rows = rows;
-        pass.others = others;
-        pass.base = fit_.base;
-        pass.longest_row = std::max(users_.longest_row, items_.longest_row);
-        pass.row_loglik = loglik;
-        pass.row_penalty = penalty;
-        const Kernels &k = kernels();
-        const auto kernel = fit_.method == Method::resbemf_exact      ? k.resbemf_exact
-                            : fit_.method == Method::resbemf_gradient ? k.resbemf_gradient
-                            : fit_.method == Method::bemf_gradient    ? k.bemf_gradient
-                                                                      : k.dirmf_sgd;
-        crew_.run(static_cast<int64_t>(side.cuts.size()) - 1,
-                  [&](int64_t c, int thread) { kernel(pass, side.cuts[c], side.cuts[c + 1], scratch_[thread].get()); });
+    if (!(gain > 1e-5 * std::abs(objective))) return 0;
+    for (int64_t row = 0; row < side.n_rows; ++row) {
+      if (side.indptr[row] == side.indptr[row + 1]) continue;
+      for (int k = 0; k < s.n_scores; ++k) biases[row * stride + k] -= static_cast<float>(mean[k]);
     }
+    for (int k = 0; k < s.n_scores; ++k) fit_.base[k] += static_cast<float>(mean[k]);
+    return gain;
+  }
 
-    Crew crew_;
-    const Side &users_, &items_;
-    const ScoreFit &fit_;
-    std::vector<double> user_loglik_, user_penalty_, item_loglik_, item_penalty_;
-    std::vector<std::unique_ptr<float[]>> scratch_;
+ private:
+  void run(const Side& side, float* rows, const float* others, double* loglik, double* penalty) {
+    Pass pass = fit_.settings;
+    pass.indptr = side.indptr;
+    pass.other = side.other;
+    pass.score = side.score;
+    pass.rows = rows;
+    pass.others = others;
+    pass.base = fit_.base;
+    pass.longest_row = std::max(users_.longest_row, items_.longest_row);
+    pass.row_loglik = loglik;
+    pass.row_penalty = penalty;
+    const Kernels& k = kernels();
+    const auto kernel = fit_.method == Method::resbemf_exact      ? k.resbemf_exact
+                        : fit_.method == Method::resbemf_gradient ? k.resbemf_gradient
+                        : fit_.method == Method::bemf_gradient    ? k.bemf_gradient
+                                                                  : k.dirmf_sgd;
+    crew_.run(static_cast<int64_t>(side.cuts.size()) - 1,
+              [&](int64_t c, int thread) { kernel(pass, side.cuts[c], side.cuts[c + 1], scratch_[thread].get()); });
+  }
+
+  Crew crew_;
+  const Side &users_, &items_;
+  const ScoreFit& fit_;
+  std::vector<double> user_loglik_, user_penalty_, item_loglik_, item_penalty_;
+  std::vector<std::unique_ptr<float[]>> scratch_;
 };
 
 }  // namespace
 
-Side::Side(const int64_t *indptr, const int32_t *other, const int8_t *score, int64_t n_rows)
+Side::Side(const int64_t* indptr, const int32_t* other, const int8_t* score, int64_t n_rows)
     : indptr(indptr), other(other), score(score), n_rows(n_rows) {
-    const int64_t n = indptr[n_rows], n_chunks = std::max<int64_t>(1, n / chunk_ratings(n));
-    cuts.push_back(0);
-    for (int64_t c = 1; c < n_chunks; ++c) {
-        const int64_t row = std::lower_bound(indptr, indptr + n_rows, n * c / n_chunks) - indptr;
-        if (row > cuts.back()) cuts.push_back(row);
-    }
-    if (cuts.back() < n_rows) cuts.push_back(n_rows);
-    for (int64_t row = 0; row < n_rows; ++row) longest_row = std::max(longest_row, indptr[row + 1] - indptr[row]);
+  const int64_t n = indptr[n_rows], n_chunks = std::max<int64_t>(1, n / chunk_ratings(n));
+  cuts.push_back(0);
+  for (int64_t c = 1; c < n_chunks; ++c) {
+    const int64_t row = std::lower_bound(indptr, indptr + n_rows, n * c / n_chunks) - indptr;
+    if (row > cuts.back()) cuts.push_back(row);
+  }
+  if (cuts.back() < n_rows) cuts.push_back(n_rows);
+  for (int64_t row = 0; row < n_rows; ++row) longest_row = std::max(longest_row, indptr[row + 1] - indptr[row]);
 }
 
-std::vector<double> run_rounds(const Side &users, const Side &items, const ScoreFit &fit, const Watch &watch) {
-    Passes passes(users, items, fit);
-    std::vector<double> history;
-    const bool exact = fit.method == Method::resbemf_exact;
-    for (int round = 0; round < fit.n_rounds; ++round) {
-        watch.between_passes();
-        passes.users();
-        watch.between_passes();
-        passes.items();
-        double objective = passes.objective();
-        if (exact && fit.settings.biased) {
-            objective += passes.centre(users, fit.P, objective);
-            objective += passes.centre(items, fit.Q, objective);
-        }
-        history.push_back(objective);
-        if (watch.on_round(round, objective)) break;
-        if (exact && round > 0 && objective - history[round - 1] <= fit.tolerance * std::abs(objective)) break;
+std::vector<double> run_rounds(const Side& users, const Side& items, const ScoreFit& fit, const Watch& watch) {
+  Passes passes(users, items, fit);
+  std::vector<double> history;
+  const bool exact = fit.method == Method::resbemf_exact;
+  for (int round = 0; round < fit.n_rounds; ++round) {
+    watch.between_passes();
+    passes.users();
+    watch.between_passes();
+    passes.items();
+    double objective = passes.objective();
+    if (exact && fit.settings.biased) {
+      objective += passes.centre(users, fit.P, objective);
+      objective += passes.centre(items, fit.Q, objective);
     }
-    return history;
+    history.push_back(objective);
+    if (watch.on_round(round, objective)) break;
+    if (exact && round > 0 && objective - history[round - 1] <= fit.tolerance * std::abs(objective)) break;
+  }
+  return history;
 }
 
-std::vector<double> run_rounds(const Side &users, const Side &items, const PointFit &fit, const Watch &watch) {
-    Crew crew(fit.n_threads);
-    std::vector<double> loss(std::max(users.n_rows, items.n_rows)), history;
-    auto pass = [&](const Side &side, float *rows, const float *others, float *row_bias, const float *other_bias) {
-        PointPass p = fit.settings;
-        p.indptr = side.indptr;
-        p.other = side.other;
-        p.score = side.score;
-        p.rows = rows;
-        p.others = others;
-        p.row_bias = row_bias;
-        p.other_bias = other_bias;
-        std::fill(loss.begin(), loss.end(), 0.0);
-        p.row_loss = loss.data();
-        crew.run(static_cast<int64_t>(side.cuts.size()) - 1, [&](int64_t c, int) { kernels().point_sgd(p, side.cuts[c], side.cuts[c + 1]); });
-    };
-    for (int round = 0; round < fit.n_rounds; ++round) {
-        watch.between_passes();
-        pass(users, fit.P, fit.Q, fit.user_bias, fit.item_bias);
-        watch.between_passes();
-        pass(items, fit.Q, fit.P, fit.item_bias, fit.user_bias);
-        history.push_back(-in_order(loss));
-        if (watch.on_round(round, history.back())) break;
-    }
-    return history;
+std::vector<double> run_rounds(const Side& users, const Side& items, const PointFit& fit, const Watch& watch) {
+  Crew crew(fit.n_threads);
+  std::vector<double> loss(std::max(users.n_rows, items.n_rows)), history;
+  auto pass = [&](const Side& side, float* rows, const float* others, float* row_bias, const float* other_bias) {
+    PointPass p = fit.settings;
+    p.indptr = side.indptr;
+    p.other = side.other;
+    p.score = side.score;
+    p.rows = rows;
+    p.others = others;
+    p.row_bias = row_bias;
+    p.other_bias = other_bias;
+    std::fill(loss.begin(), loss.end(), 0.0);
+    p.row_loss = loss.data();
+    crew.run(static_cast<int64_t>(side.cuts.size()) - 1,
+             [&](int64_t c, int) { kernels().point_sgd(p, side.cuts[c], side.cuts[c + 1]); });
+  };
+  for (int round = 0; round < fit.n_rounds; ++round) {
+    watch.between_passes();
+    pass(users, fit.P, fit.Q, fit.user_bias, fit.item_bias);
+    watch.between_passes();
+    pass(items, fit.Q, fit.P, fit.item_bias, fit.user_bias);
+    history.push_back(-in_order(loss));
+    if (watch.on_round(round, history.back())) break;
+  }
+  return history;
 }
 
-void answer(const Question &ask, int64_t n_pairs, int n_threads) {
-    constexpr int64_t chunk = 8192;
-    const int64_t n_chunks = (n_pairs + chunk - 1) / chunk;
-    Crew crew(static_cast<int>(std::min<int64_t>(n_threads, std::max<int64_t>(1, n_chunks))));
-    crew.run(n_chunks, [&](int64_t c, int) { kernels().proba(ask, c * chunk, std::min(n_pairs, (c + 1) * chunk)); });
+void answer(const Question& ask, int64_t n_pairs, int n_threads) {
+  constexpr int64_t chunk = 8192;
+  const int64_t n_chunks = (n_pairs + chunk - 1) / chunk;
+  Crew crew(static_cast<int>(std::min<int64_t>(n_threads, std::max<int64_t>(1, n_chunks))));
+  crew.run(n_chunks, [&](int64_t c, int) { kernels().proba(ask, c * chunk, std::min(n_pairs, (c + 1) * chunk)); });
 }
 
 }  // namespace starcast

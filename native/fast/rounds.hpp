@@ -11,45 +11,45 @@
 namespace starcast {
 
 struct Side {
-    const int64_t *indptr = nullptr;
-    const int32_t *other = nullptr;
-    const int8_t *score = nullptr;
-    int64_t n_rows = 0;
-    std::vector<int64_t> cuts;  // rows where chunks begin: about the same number of ratings in each
-    int64_t longest_row = 0;
+  const int64_t* indptr = nullptr;
+  const int32_t* other = nullptr;
+  const int8_t* score = nullptr;
+  int64_t n_rows = 0;
+  std::vector<int64_t> cuts;  // rows where chunks begin: about the same number of ratings in each
+  int64_t longest_row = 0;
 
-    Side(const int64_t *indptr, const int32_t *other, const int8_t *score, int64_t n_rows);
+  Side(const int64_t* indptr, const int32_t* other, const int8_t* score, int64_t n_rows);
 };
 
 struct Watch {
-    std::function<void()> between_passes;                      // throws to interrupt
-    std::function<bool(int round, double objective)> on_round;  // true: stop
+  std::function<void()> between_passes;                       // throws to interrupt
+  std::function<bool(int round, double objective)> on_round;  // true: stop
 };
 
 enum class Method : int { resbemf_exact, resbemf_gradient, bemf_gradient, dirmf_sgd };
 
 struct ScoreFit {  // ResBeMF, BeMF, DirMF
-    Method method = Method::resbemf_exact;
-    Pass settings;  // everything that the two sides share
-    float *P = nullptr, *Q = nullptr;
-    float *base = nullptr;  // [n_scores]; moves with the means of the biases when they do
-    int n_rounds = 0;
-    double tolerance = 0;
-    int n_threads = 1;
+  Method method = Method::resbemf_exact;
+  Pass settings;  // everything that the two sides share
+  float *P = nullptr, *Q = nullptr;
+  float* base = nullptr;  // [n_scores]; moves with the means of the biases when they do
+  int n_rounds = 0;
+  double tolerance = 0;
+  int n_threads = 1;
 };
 
 struct PointFit {  // PMF, BiasedMF
-    PointPass settings;
-    float *P = nullptr, *Q = nullptr, *user_bias = nullptr, *item_bias = nullptr;
-    int n_rounds = 0;
-    int n_threads = 1;
+  PointPass settings;
+  float *P = nullptr, *Q = nullptr, *user_bias = nullptr, *item_bias = nullptr;
+  int n_rounds = 0;
+  int n_threads = 1;
 };
 
-// The objective after each round. Exact: penalised log-likelihood, never falling. Otherwise the log-likelihood (point models: minus the squared error)
-// met by the item pass.
-std::vector<double> run_rounds(const Side &users, const Side &items, const ScoreFit &fit, const Watch &watch);
-std::vector<double> run_rounds(const Side &users, const Side &items, const PointFit &fit, const Watch &watch);
+// The objective after each round. Exact: penalised log-likelihood, never falling. Otherwise the log-likelihood (point
+// models: minus the squared error) met by the item pass.
+std::vector<double> run_rounds(const Side& users, const Side& items, const ScoreFit& fit, const Watch& watch);
+std::vector<double> run_rounds(const Side& users, const Side& items, const PointFit& fit, const Watch& watch);
 
-void answer(const Question &ask, int64_t n_pairs, int n_threads);
+void answer(const Question& ask, int64_t n_pairs, int n_threads);
 
 }  // namespace starcast
