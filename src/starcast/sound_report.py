@@ -17,7 +17,7 @@ from starcast.sound import CONTENDERS, MEASURES, Sound, run_sound
 from starcast.terminal import number
 
 LEAST_COVERAGE = 0.02  # with less, a curve is about a handful of users
-SHORT = {"1-MAE of the mode": "1-MAE mode", "1-MAE of the median": "median"}
+SHORT = {"accuracy": "right", "1-MAE of the mode": "mode", "1-MAE of the median": "median"}
 
 
 def reproduce_soundly(
@@ -50,16 +50,16 @@ def reproduce_soundly(
 
 
 def sound_table(found: Sound) -> Table:
-    """Return a row per model and calibration; an interval over users stands below each figure."""
-    table = Table(header_style="bold", box=None, pad_edge=False, padding=(0, 1))
+    """Return a row per model and calibration; half the width of its interval over users stands below each figure."""
+    title = "[bold]Sound protocol[/bold]: mode and median are their 1-MAE, ± half of a 95 % interval over users"
+    table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False, padding=(0, 1))
     table.add_column("model")
     for name in MEASURES:
         table.add_column(SHORT.get(name, name.upper() if len(name) < 5 else name), justify="right")
     for row in found.overall:
-        title = f"{row['model']}{', tempered' if row['calibrated'] else ''}"
-        table.add_row(title, *(number(row[name]) for name in MEASURES))
-        intervals = (f"{row[f'{name} low']:.3f}–{row[f'{name} high']:.3f}" for name in MEASURES)
-        table.add_row("", *intervals, style="dim")
+        table.add_row(row["model"], *(number(row[name]) for name in MEASURES))
+        widths = (f"±{(row[f'{name} high'] - row[f'{name} low']) / 2:.3f}" for name in MEASURES)
+        table.add_row("  tempered" if row["calibrated"] else "", *widths, style="dim")
     return table
 
 
