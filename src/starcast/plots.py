@@ -8,7 +8,7 @@ from starcast.metrics import ReliabilityCurve
 from starcast.results import Results
 
 GREY, ACCENT = "#9aa0a6", "#d1495b"
-PALETTE = ("#d1495b", "#00798c", "#edae49", "#66a182", "#2e4057", "#8d6a9f", "#b5651d", "#5c6bc0")
+PALETTE = ("#d1495b", "#00798c", "#edae49", "#66a182", "#2e4057", "#8d6a9f", "#b5651d", "#5c6bc0", "#6b6b6b", "#c77daa")
 
 
 def plot_error_coverage(results: Results, *, highlight: str | None = None, ax: Any = None) -> Any:
