@@ -214,61 +214,6 @@ void unpack_rows(Rows rows, Array<float, 3> planes) {
       for (int s = 0; s < layout.n_scores; ++s) planes(r, k, s) = rows(r, layout.offset(k) + s);
 }
 
-template <typename T>
-nb::object owned(std::vector<T>* data) {
-  nb::capsule owner(data, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
-  return nb::cast(nb::ndarray<nb::numpy, T>(data->data(), {data->size()}, owner));
-}
-
-// Ratings sorted by row and then in the order given: one counting sort, no temporary larger than the result.
-nb::tuple build_side(Array<const int32_t, 1> row, Array<const int32_t, 1> other, Array<const int8_t, 1> score,
-                     int64_t n_rows) {
-  require(row.shape(0) == other.shape(0) && row.shape(0) == score.shape(0),
-          "row, other and score must have the same length.");
-  const int64_t n = static_cast<int64_t>(row.shape(0));
-  auto* indptr = new std::vector<int64_t>(n_rows + 1, 0);
-  auto* others = new std::vector<int32_t>(n);
-  auto* scores = new std::vector<int8_t>(n);
-  const nb::tuple side = nb::make_tuple(owned(indptr), owned(others), owned(scores));
-  const int32_t *r = row.data(), *o = other.data();
-  const int8_t* s = score.data();
-  for (int64_t j = 0; j < n; ++j) {
-    require(r[j] >= 0 && r[j] < n_rows, "row codes must lie within the number of rows.");
-    ++(*indptr)[r[j] + 1];
-  }
-  for (int64_t k = 0; k < n_rows; ++k) (*indptr)[k + 1] += (*indptr)[k];
-  std::vector<int64_t> at(indptr->begin(), indptr->end() - 1);
-  for (int64_t j = 0; j < n; ++j) {
-    const int64_t to = at[r[j]]++;
-    (*others)[to] = o[j];
-    (*scores)[to] = s[j];
-  }
-  return side;
-}
-
-// The other side of a side: its rows become the others, in ascending order.
-nb::tuple flip_side(nb::tuple parts, int64_t n_rows) {
-  const Side side = side_of(parts);
-  const int64_t n = side.indptr[side.n_rows];
-  auto* indptr = new std::vector<int64_t>(n_rows + 1, 0);
-  auto* others = new std::vector<int32_t>(n);
-  auto* scores = new std::vector<int8_t>(n);
-  const nb::tuple flipped = nb::make_tuple(owned(indptr), owned(others), owned(scores));
-  for (int64_t j = 0; j < n; ++j) {
-    require(side.other[j] >= 0 && side.other[j] < n_rows, "codes must lie within the number of rows.");
-    ++(*indptr)[side.other[j] + 1];
-  }
-  for (int64_t k = 0; k < n_rows; ++k) (*indptr)[k + 1] += (*indptr)[k];
-  std::vector<int64_t> at(indptr->begin(), indptr->end() - 1);
-  for (int64_t row = 0; row < side.n_rows; ++row)
-    for (int64_t j = side.indptr[row]; j < side.indptr[row + 1]; ++j) {
-      const int64_t to = at[side.other[j]]++;
-      (*others)[to] = static_cast<int32_t>(row);
-      (*scores)[to] = side.score[j];
-    }
-  return flipped;
-}
-
 }  // namespace
 
 void bind_fast(nb::module_& m) {
@@ -277,8 +222,6 @@ void bind_fast(nb::module_& m) {
   m.def("allocate_rows", &allocate_rows, "n_rows"_a, "n_planes"_a, "n_scores"_a);
   m.def("pack_rows", &pack_rows, "planes"_a.noconvert(), "rows"_a.noconvert());
   m.def("unpack_rows", &unpack_rows, "rows"_a.noconvert(), "planes"_a.noconvert());
-  m.def("build_side", &build_side, "row"_a.noconvert(), "other"_a.noconvert(), "score"_a.noconvert(), "n_rows"_a);
-  m.def("flip_side", &flip_side, "side"_a, "n_rows"_a);
   m.def("fit_resbemf_exact", &fit_exact, "user_side"_a, "item_side"_a, "P"_a.noconvert(), "Q"_a.noconvert(),
         "base"_a.noconvert(), "values"_a.noconvert(), "n_factors"_a, "biased"_a, "regularization"_a,
         "bias_regularization"_a, "recklessness"_a = 0.0f, "n_rounds"_a = 30, "tolerance"_a = 1e-4, "n_threads"_a = 1,

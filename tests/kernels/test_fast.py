@@ -8,7 +8,8 @@ import sys
 import numpy as np
 import pytest
 
-from starcast.kernels import fast, reference
+from starcast.kernels import fast, make_sides, reference
+from starcast.ratings import Ratings
 
 CLOSE = {"rtol": 0, "atol": 1e-6}  # of factors of order one
 
@@ -22,8 +23,8 @@ class Small:
         rated[3] = False  # a user without ratings
         user, item = (x.astype(np.int32) for x in np.nonzero(rated))
         score = rng.integers(0, n_scores, len(user)).astype(np.int8)
-        self.users = fast.build_side(user, item, score, n_users)
-        self.items = fast.flip_side(self.users, n_items)
+        names = np.arange(n_users), np.arange(n_items), np.arange(1.0, n_scores + 1)
+        self.users, self.items = make_sides(Ratings(*names, user, item, score))
         self.n_scores, self.n_factors, self.biased = n_scores, n_factors, biased
         self.P, self.Q = (
             self.pack(rng.normal(0, scale, (n, n_factors + biased, n_scores)).astype(np.float32))
@@ -319,21 +320,10 @@ def test_a_signal_interrupts_a_long_fit():
         signal.signal(signal.SIGALRM, old)
 
 
-def test_sides_are_sorted_and_complete():
-    user, item = np.array([2, 0, 2, 0], np.int32), np.array([1, 3, 0, 0], np.int32)
-    score = np.array([0, 1, 2, 3], np.int8)
-    users = fast.build_side(user, item, score, 3)
-    assert [x.tolist() for x in users] == [[0, 2, 2, 4], [3, 0, 1, 0], [1, 3, 0, 2]]
-    items = fast.flip_side(users, 4)
-    assert [x.tolist() for x in items] == [[0, 2, 3, 3, 4], [0, 2, 2, 0], [3, 2, 0, 1]]
-
-
 def test_wrong_shapes_are_refused():
     s = Small()
     with pytest.raises(ValueError, match="allocate_rows"):
         fast.fit_resbemf_exact(s.users, s.items, s.P, s.Q, s.base, s.values, 9, False, 1.0, 1.0)
-    with pytest.raises(ValueError, match="within the number of rows"):
-        fast.build_side(np.array([5], np.int32), np.array([0], np.int32), np.array([0], np.int8), 3)
 
 
 @pytest.mark.skipif("STARCAST_ISA" in os.environ, reason="this is the run under another instruction set")
