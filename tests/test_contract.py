@@ -15,8 +15,7 @@ import pytest
 import starcast as sc
 from starcast import metrics
 from starcast.errors import DataError, NotFittedError, ParameterError, UnknownNameError
-from starcast.models import MODELS, make_model
-from starcast.models import base as base_module
+from starcast.models import MODELS, make_model, ranking
 
 # One word for an idea: a name is added here on purpose, when none of these says it.
 PARAMETERS = {
@@ -263,7 +262,7 @@ def test_what_is_exactly_as_reliable_as_the_threshold_is_listed(fitted, name):
 
 @pytest.mark.parametrize("block", [1, 100, 1 << 18])
 def test_one_user_gets_the_same_rows_as_among_all(fitted, name, block, monkeypatch):
-    monkeypatch.setattr(base_module, "BLOCK", block)
+    monkeypatch.setattr(ranking, "BLOCK", block)
     model = fitted(name)
     everyone = model.recommend(n=5)
     assert everyone["user"].unique(maintain_order=True).to_list() == model.users_.tolist()
@@ -273,7 +272,7 @@ def test_one_user_gets_the_same_rows_as_among_all(fitted, name, block, monkeypat
 
 
 def test_progress_is_told_to_the_end(fitted, name, monkeypatch):
-    monkeypatch.setattr(base_module, "BLOCK", 10 * 40 * 5)  # users, items, scores
+    monkeypatch.setattr(ranking, "BLOCK", 10 * 40 * 5)  # users, items, scores
     calls = []
     fitted(name).recommend(n=1, on_progress=lambda done, total: calls.append((done, total)))
     assert calls == [(10 * k, 60) for k in range(1, 7)]

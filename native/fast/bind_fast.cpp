@@ -58,7 +58,7 @@ void require_rows(const Rows& rows, const Layout& layout, int n_planes) {
           "rows must come from allocate_rows(n_rows, n_planes, n_scores).");
 }
 
-ScoreFit score_fit(Method method, const Side& users, const Side& items, Rows P, Rows Q, Array<float, 1> base,
+ScoreFit score_fit(Method method, int64_t n_users, int64_t n_items, Rows P, Rows Q, Array<float, 1> base,
                    Array<const float, 1> values, int n_factors, bool biased) {
   ScoreFit fit;
   fit.method = method;
@@ -67,7 +67,7 @@ ScoreFit score_fit(Method method, const Side& users, const Side& items, Rows P, 
   require(n_factors >= 0 && n_factors + biased >= 1, "there must be factors or biases.");
   require_rows(P, Layout(n_scores), n_factors + biased);
   require_rows(Q, Layout(n_scores), n_factors + biased);
-  require(static_cast<int64_t>(P.shape(0)) == users.n_rows && static_cast<int64_t>(Q.shape(0)) == items.n_rows,
+  require(static_cast<int64_t>(P.shape(0)) == n_users && static_cast<int64_t>(Q.shape(0)) == n_items,
           "P and Q must have a row per user and item.");
   require(static_cast<int>(values.shape(0)) == n_scores, "values must be one per score.");
   fit.settings.n_factors = n_factors;
@@ -85,7 +85,7 @@ std::vector<double> fit_exact(nb::tuple user_side, nb::tuple item_side, Rows P, 
                               float bias_regularization, float recklessness, int n_rounds, double tolerance,
                               int n_threads, nb::object callback) {
   const Side users = side_of(user_side), items = side_of(item_side);
-  ScoreFit fit = score_fit(Method::resbemf_exact, users, items, P, Q, base, values, n_factors, biased);
+  ScoreFit fit = score_fit(Method::resbemf_exact, users.n_rows, items.n_rows, P, Q, base, values, n_factors, biased);
   fit.settings.regularization = regularization;
   fit.settings.bias_regularization = bias_regularization;
   fit.settings.recklessness = recklessness;
@@ -97,18 +97,19 @@ std::vector<double> fit_exact(nb::tuple user_side, nb::tuple item_side, Rows P, 
   return run_rounds(users, items, fit, watch);
 }
 
+Method method_of(const std::string& model, Method resbemf, bool biased) {
+  require(model == "resbemf" || model == "bemf" || model == "dirmf", "model must be 'resbemf', 'bemf' or 'dirmf'.");
+  require(!biased || model == "resbemf", "only ResBeMF has biases.");
+  return model == "resbemf" ? resbemf : model == "bemf" ? Method::bemf_gradient : Method::dirmf_sgd;
+}
+
 std::vector<double> fit_gradient(const std::string& model, nb::tuple user_side, nb::tuple item_side, Rows P, Rows Q,
                                  Array<float, 1> base, Array<const float, 1> values, int n_factors, bool biased,
                                  float learning_rate, float regularization, float bias_regularization,
                                  float recklessness, bool published, bool decay_per_rating, int n_rounds, int n_threads,
                                  nb::object callback) {
   const Side users = side_of(user_side), items = side_of(item_side);
-  require(model == "resbemf" || model == "bemf" || model == "dirmf", "model must be 'resbemf', 'bemf' or 'dirmf'.");
-  require(!biased || model == "resbemf", "only ResBeMF has biases.");
-  const Method method = model == "resbemf" ? Method::resbemf_gradient
-                        : model == "bemf"  ? Method::bemf_gradient
-                                           : Method::dirmf_sgd;
-  ScoreFit fit = score_fit(method, users, items, P, Q, base, values, n_factors, biased);
+  ScoreFit fit = score_fit(method_of(model, Method::resbemf_gradient, biased), users.n_rows, items.n_rows, P, Q, base, values, n_factors, biased);
   fit.settings.learning_rate = learning_rate;
   fit.settings.regularization = regularization;
   fit.settings.bias_regularization = bias_regularization;
@@ -120,6 +121,23 @@ std::vector<double> fit_gradient(const std::string& model, nb::tuple user_side, 
   const Watch watch = watch_of(callback);
   nb::gil_scoped_release release;
   return run_rounds(users, items, fit, watch);
+}
+
+void solve_rows(const std::string& model, nb::tuple parts, Rows rows, Rows others, Array<float, 1> base,
+                Array<const float, 1> values, int n_factors, bool biased, float learning_rate, float regularization,
+                float bias_regularization, float recklessness, int n_rounds, int n_threads) {
+  const Side side = side_of(parts);
+  ScoreFit fit = score_fit(method_of(model, Method::resbemf_exact, biased), side.n_rows,
+                           static_cast<int64_t>(others.shape(0)), rows, others, base, values, n_factors, biased);
+  fit.settings.learning_rate = learning_rate;
+  fit.settings.regularization = regularization;
+  fit.settings.bias_regularization = bias_regularization;
+  fit.settings.recklessness = recklessness;
+  fit.n_rounds = n_rounds;
+  fit.n_threads = n_threads;
+  const Watch watch = watch_of(nb::none());
+  nb::gil_scoped_release release;
+  settle_rows(side, fit, watch);
 }
 
 std::vector<double> fit_point(nb::tuple user_side, nb::tuple item_side, Array<float, 2> P, Array<float, 2> Q,
@@ -230,6 +248,10 @@ void bind_fast(nb::module_& m) {
         "base"_a.noconvert(), "values"_a.noconvert(), "n_factors"_a, "biased"_a = false, "learning_rate"_a = 0.01f,
         "regularization"_a = 0.0f, "bias_regularization"_a = 0.0f, "recklessness"_a = 0.0f, "published"_a = false,
         "decay_per_rating"_a = false, "n_rounds"_a = 1, "n_threads"_a = 1, "callback"_a = nb::none());
+  m.def("solve_rows", &solve_rows, "model"_a, "side"_a, "rows"_a.noconvert(), "others"_a.noconvert(),
+        "base"_a.noconvert(), "values"_a.noconvert(), "n_factors"_a, "biased"_a = false, "learning_rate"_a = 0.01f,
+        "regularization"_a = 0.0f, "bias_regularization"_a = 0.0f, "recklessness"_a = 0.0f, "n_rounds"_a = 1,
+        "n_threads"_a = 1);
   m.def("fit_point", &fit_point, "user_side"_a, "item_side"_a, "P"_a.noconvert(), "Q"_a.noconvert(),
         "user_bias"_a.none(), "item_bias"_a.none(), "values"_a.noconvert(), "mean"_a = 0.0f, "learning_rate"_a = 0.01f,
         "regularization"_a = 0.1f, "n_rounds"_a = 1, "n_threads"_a = 1, "callback"_a = nb::none());

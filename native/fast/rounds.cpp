@@ -14,6 +14,14 @@ int64_t chunk_ratings(int64_t n_ratings) { return std::clamp<int64_t>(n_ratings 
 
 double in_order(const std::vector<double>& rows) { return std::accumulate(rows.begin(), rows.end(), 0.0); }
 
+auto kernel_of(Method method) {
+  const Kernels& k = kernels();
+  return method == Method::resbemf_exact      ? k.resbemf_exact
+         : method == Method::resbemf_gradient ? k.resbemf_gradient
+         : method == Method::bemf_gradient    ? k.bemf_gradient
+                                              : k.dirmf_sgd;
+}
+
 class Passes {
  public:
   Passes(const Side& users, const Side& items, const ScoreFit& fit)
@@ -80,11 +88,7 @@ class Passes {
     pass.longest_row = std::max(users_.longest_row, items_.longest_row);
     pass.row_loglik = loglik;
     pass.row_penalty = penalty;
-    const Kernels& k = kernels();
-    const auto kernel = fit_.method == Method::resbemf_exact      ? k.resbemf_exact
-                        : fit_.method == Method::resbemf_gradient ? k.resbemf_gradient
-                        : fit_.method == Method::bemf_gradient    ? k.bemf_gradient
-                                                                  : k.dirmf_sgd;
+    const auto kernel = kernel_of(fit_.method);
     crew_.run(static_cast<int64_t>(side.cuts.size()) - 1,
               [&](int64_t c, int thread) { kernel(pass, side.cuts[c], side.cuts[c + 1], scratch_[thread].get()); });
   }
@@ -129,6 +133,44 @@ std::vector<double> run_rounds(const Side& users, const Side& items, const Score
     if (exact && round > 0 && objective - history[round - 1] <= fit.tolerance * std::abs(objective)) break;
   }
   return history;
+}
+
+void settle_rows(const Side& side, const ScoreFit& fit, const Watch& watch) {
+  const int64_t n_chunks = static_cast<int64_t>(side.cuts.size()) - 1;
+  const bool exact = fit.method == Method::resbemf_exact;
+  Crew crew(static_cast<int>(std::min<int64_t>(fit.n_threads, n_chunks)));
+  std::vector<double> loglik(side.n_rows), penalty(side.n_rows);
+  std::vector<char> still(side.n_rows, 0);
+  Pass pass = fit.settings;
+  pass.indptr = side.indptr;
+  pass.other = side.other;
+  pass.score = side.score;
+  pass.rows = fit.P;
+  pass.others = fit.Q;
+  pass.base = fit.base;
+  pass.longest_row = side.longest_row;
+  pass.row_loglik = exact ? loglik.data() : nullptr;
+  pass.row_penalty = penalty.data();
+  const int64_t stride = Layout(pass.n_scores).stride(pass.n_factors + pass.biased);
+  std::vector<std::unique_ptr<float[]>> scratch, before;
+  for (int t = 0; t < crew.size(); ++t) {
+    scratch.emplace_back(new float[kernels().scratch_floats(pass)]);
+    before.emplace_back(new float[stride]);
+  }
+  const auto kernel = kernel_of(fit.method);
+  for (int round = 0; round < fit.n_rounds; ++round) {
+    watch.between_passes();
+    crew.run(n_chunks, [&](int64_t c, int thread) {
+      for (int64_t row = side.cuts[c]; row < side.cuts[c + 1]; ++row) {
+        if (still[row]) continue;
+        float *x = fit.P + row * stride, *old = before[thread].get();
+        std::copy(x, x + stride, old);
+        kernel(pass, row, row + 1, scratch[thread].get());
+        still[row] = exact && std::equal(x, x + stride, old);
+      }
+    });
+    if (std::all_of(still.begin(), still.end(), [](char s) { return s != 0; })) break;
+  }
 }
 
 std::vector<double> run_rounds(const Side& users, const Side& items, const PointFit& fit, const Watch& watch) {

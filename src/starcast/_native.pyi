@@ -71,6 +71,23 @@ class fast:  # noqa: N801
         callback: OnRound = ...,
     ) -> list[float]: ...
     @staticmethod
+    def solve_rows(
+        model: str,
+        side: tuple[I64, I32, I8],
+        rows: F32,
+        others: F32,
+        base: F32,
+        values: F32,
+        n_factors: int,
+        biased: bool = ...,
+        learning_rate: float = ...,
+        regularization: float = ...,
+        bias_regularization: float = ...,
+        recklessness: float = ...,
+        n_rounds: int = ...,
+        n_threads: int = ...,
+    ) -> None: ...
+    @staticmethod
     def fit_point(
         user_side: tuple[I64, I32, I8],
         item_side: tuple[I64, I32, I8],

@@ -336,6 +336,7 @@ def test_a_model_of_nobody_is_refused(parts, target):
         "users_": np.empty(0, np.int64),
         "seen_start_": np.zeros(1, np.int64),
         "seen_items_": np.empty(0, np.int32),
+        "seen_scores_": np.empty(0, np.int8),
     }
     target.write_bytes(put_together(metadata, description, arrays | nobody))
     with pytest.raises(FileFormatError, match=r"is damaged: it knows no user, item or rating"):

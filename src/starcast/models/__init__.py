@@ -40,6 +40,7 @@ MODELS: dict[str, type[Model]] = {
     "biasedmf": BiasedMF,
 }
 
+LATER = {"seen_scores_": np.int8, "item_counts_": np.int64}  # not in files of the first versions
 LEAST_PRIOR = 1e-15  # models divide by the prior; no table is long enough for a score to be rarer
 
 
@@ -62,6 +63,8 @@ def load(path: str | os.PathLike[str]) -> Model:
     _check_learnt(path, type(model), learnt, arrays)
     for name, value in ({"titles_": None} | learnt | arrays).items():
         setattr(model, name, value)
+    if not hasattr(model, "item_counts_"):
+        model.item_counts_ = np.bincount(model.seen_items_, minlength=len(model.items_))
     modelfile.require(model._agrees(), path, "what was learnt does not fit the parameters")
     model._index()
     return model
@@ -93,6 +96,8 @@ def _check_learnt(path: object, cls: type[Model], learnt: dict[str, Any], arrays
     modelfile.require(isinstance(learnt.get("digest_"), str), path, "digest_ must be text")
     sizes: dict[str, int] = {}
     for name, axes in declared.items():
+        if name in LATER and name not in arrays:
+            continue
         modelfile.require(name in arrays if axes else _is_finite(learnt.get(name)), path, f"{name} is missing")
         if axes:
             _check_shape(path, name, arrays[name], axes.split(), sizes)
@@ -105,6 +110,8 @@ def _check_learnt(path: object, cls: type[Model], learnt: dict[str, Any], arrays
         start[0] == 0 and start[-1] == len(seen) and (start[1:] >= start[:-1]).all(), path, "the users' rows do not fit"
     )
     modelfile.require(((seen >= 0) & (seen < sizes["items"])).all(), path, "an item code lies outside the items")
+    given = arrays.get("seen_scores_", np.zeros(1, np.int8))
+    modelfile.require(((given >= 0) & (given < len(scale))).all(), path, "a score code lies outside the scale")
     titles = arrays.get("titles_", learnt.get("titles_"))
     fits = isinstance(titles, np.ndarray) and titles.dtype == object and len(titles) == sizes["items"]
     modelfile.require(titles is None or fits, path, "the titles do not fit")
@@ -124,6 +131,8 @@ def _check_numbers(path: object, name: str, array: Any) -> None:
     elif name in ("seen_start_", "seen_items_"):
         wanted = np.int64 if name == "seen_start_" else np.int32
         modelfile.require(array.dtype == wanted, path, "what was seen is not in whole numbers")
+    elif name in LATER:
+        modelfile.require(array.dtype == LATER[name], path, f"{name} is not in whole numbers")
     else:
         modelfile.require(array.dtype.kind == "f", path, f"{name} is not in floating point")
         modelfile.require(np.isfinite(array).all(), path, f"{name} holds numbers that are not finite")

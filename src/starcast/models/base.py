@@ -1,6 +1,5 @@
 """What every model shares: names, checks, unknown pairs, predictions, recommendations, files."""
 
-import inspect
 import os
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Self
@@ -8,24 +7,29 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from starcast import _native, modelfile
+from starcast import modelfile
 from starcast.distribution import Distribution, check_fraction
-from starcast.errors import DataError, DivergenceError, NotFittedError, ParameterError, UnknownNameError, choose
+from starcast.errors import DataError, DivergenceError, NotFittedError, UnknownNameError, choose
 from starcast.frames import make_frame
+from starcast.kernels import Side
+from starcast.models import ranking
+from starcast.models.parameters import Parametrized
 from starcast.names import Array, Codes, Lookup, as_names
 from starcast.ratings import Ratings
 
 Floats = npt.NDArray[np.floating[Any]]
 
-BLOCK = 1 << 20  # probabilities that `recommend` holds at once: a few tens of megabytes
 
-
-class Model:
+class Model(Parametrized):
     """A forecaster of ratings: ``fit(ratings)``, then ``predict_proba(users, items)``.
 
-    A subclass stores its parameters in ``__init__``, checks them in ``_check_params``, learns in ``_fit`` and answers
-    in ``_proba``. What it learns it stores in attributes that end in ``_`` and declares in ``LEARNT``, attribute to
-    axes, so that a model file can be checked before it is trusted.
+    Hooks of a subclass: it stores its parameters in ``__init__``, checks them in ``_check_params``, learns in ``_fit``
+    and answers in ``_proba``. What it learns it stores in attributes that end in ``_`` and declares in ``LEARNT``,
+    attribute to axes, so that a model file can be checked before it is trusted, and rows can be added. Copies of it
+    in the layout of kernels are made in ``_index_users`` and ``_index_items``. A subclass that can solve for some rows
+    while the others stand still says so in ``_solves_rows`` and does so in ``_solve_rows``; it then has ``fold_in``,
+    ``explain`` and a ``partial_fit`` that leaves untouched rows alone. What it learns last, from the rows, it learns
+    in ``_finish``.
 
     Attributes
     ----------
@@ -35,6 +39,10 @@ class Model:
         The scale.
     prior_ : ndarray of shape (scores,)
         Score frequencies of the whole table: the answer for a pair with an unknown user or item.
+    seen_start_, seen_items_, seen_scores_ : ndarray
+        The ratings by user: those of user *u* stand from ``seen_start_[u]`` to ``seen_start_[u + 1]``, as codes.
+    item_counts_ : ndarray of shape (items,)
+        How often each item was rated in training.
     """
 
     LEARNT: ClassVar[dict[str, str]] = {}
@@ -45,6 +53,8 @@ class Model:
         "prior_": "scores",
         "seen_start_": "users+1",
         "seen_items_": "ratings",
+        "seen_scores_": "ratings",
+        "item_counts_": "items",
     }
 
     users_: Array
@@ -54,6 +64,8 @@ class Model:
     prior_: npt.NDArray[np.float64]
     seen_start_: npt.NDArray[np.int64]
     seen_items_: Codes
+    seen_scores_: npt.NDArray[np.int8]
+    item_counts_: npt.NDArray[np.int64]
     digest_: str
 
     def fit(self, ratings: Ratings) -> Self:
@@ -71,7 +83,8 @@ class Model:
         self.titles_ = ratings.titles
         self.prior_ = (ratings.counts() + 1) / (len(ratings) + len(ratings.scores))
         self.seen_start_, rows = ratings.by_user()
-        self.seen_items_ = ratings.item[rows]
+        self.seen_items_, self.seen_scores_ = ratings.item[rows], ratings.score[rows]
+        self.item_counts_ = np.bincount(ratings.item, minlength=len(ratings.items))
         self.digest_ = ratings.digest()
         self._index()
         try:
@@ -138,27 +151,9 @@ class Model:
         on_progress : callable, optional
             Called with the number of users done and the number of all.
         """
-        self._check_fitted()
-        if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
-            raise ParameterError(f"n must be a whole number of at least 1, got {n!r}.")
-        limit = 0.0 if threshold is None else check_fraction(threshold, "threshold")
-        user = self._known_users() if users is None else self._codes_or_error(self._user_lookup, users, "user")
-        item = (
-            self._known_items() if candidates is None else self._codes_or_error(self._item_lookup, candidates, "item")
+        return ranking.recommend(
+            self, users, n, threshold, exclude_seen=exclude_seen, candidates=candidates, on_progress=on_progress
         )
-        item = np.unique(item)
-        length, size = min(int(n), len(item)), max(1, BLOCK // max(1, len(item) * len(self.scores_)))
-        blocks: list[dict[str, Array]] = []
-        for begin in range(0, max(1, len(user)), size):
-            blocks.append(self._recommend_block(user[begin : begin + size], item, length, limit, exclude_seen))
-            if on_progress is not None:
-                on_progress(min(begin + size, len(user)), len(user))
-        columns: dict[str, Any] = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
-        chosen, columns["item"] = columns["item"], self.items_[columns["item"]]
-        columns["user"] = self.users_[columns["user"]]
-        if self.titles_ is not None:
-            columns["title"] = self.titles_[chosen]
-        return make_frame(columns, users)
 
     def titles_for(self, items: Sequence[Any]) -> list[str]:
         """Return what people call the items: their titles where there are some, else their names."""
@@ -191,21 +186,6 @@ class Model:
         meta = {"model": type(self).__name__, "params": self.get_params(), "learnt": values}
         modelfile.write(path, meta, arrays)
 
-    def get_params(self) -> dict[str, Any]:
-        """Return the parameters as given to the constructor."""
-        return {name: getattr(self, name) for name in _parameter_names(type(self))}
-
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters by name and return self."""
-        for name, value in params.items():
-            choose(f"parameter of {type(self).__name__}", name, _parameter_names(type(self)))
-            setattr(self, name, value)
-        return self
-
-    def clone(self) -> Self:
-        """Return an unfitted model with the same parameters."""
-        return type(self)(**self.get_params())
-
     def __getstate__(self) -> dict[str, Any]:
         """Return parameters and what was learnt; look-ups and the kernels' copies are made anew where it arrives."""
         learnt = {name: value for name, value in vars(self).items() if name.endswith("_")}
@@ -215,13 +195,6 @@ class Model:
         vars(self).update(state)
         if self.is_fitted:
             self._index()
-
-    def __repr__(self) -> str:
-        given = inspect.signature(type(self).__init__).parameters
-        changed = (
-            f"{k}={v!r}" for k, v in self.get_params().items() if v is not given[k].default and v != given[k].default
-        )
-        return f"{type(self).__name__}({', '.join(changed)})"
 
     # Hooks of a subclass.
 
@@ -234,6 +207,32 @@ class Model:
     def _proba(self, user: Codes, item: Codes) -> Floats:
         """Return the probabilities of known pairs, shape (pairs, scores)."""
         raise NotImplementedError
+
+    def _index_users(self) -> None:
+        """Prepare the look-up of users and whatever `_proba` wants of their rows; runs once these are there or new."""
+        self._user_lookup = Lookup(self.users_)
+        self._user_known = np.diff(self.seen_start_) > 0
+
+    def _index_items(self) -> None:
+        """Prepare the same of the items."""
+        self._item_lookup = Lookup(self.items_)
+        self._item_known = self.item_counts_ > 0
+
+    def _solves_rows(self) -> bool:
+        """Tell whether `_solve_rows` is there, for these parameters."""
+        return False
+
+    def _solve_rows(self, of: str, side: Side, start: Codes) -> dict[str, Array]:
+        """Return the rows of some users or items at the optimum of the fit's own objective, the other side as it is.
+
+        `of` is "users" or "items"; `side` holds the ratings of the rows, the codes of the others ascending in each;
+        `start` tells which rows of the model they may go on from, -1 for a fresh one. A row must not depend on those
+        beside it. Returned is an array for each attribute that has the axis `of` in ``LEARNT``, in its layout and type.
+        """
+        raise NotImplementedError
+
+    def _finish(self, ratings: Ratings) -> None:
+        """Learn what only the rows allow to be learnt; `partial_fit` calls it too."""
 
     def _agrees(self) -> bool:
         """Tell whether what was learnt fits the parameters, which a file or set_params may have changed."""
@@ -259,10 +258,8 @@ class Model:
             delattr(self, name)
 
     def _index(self) -> None:
-        """Prepare the look-up of names and the mark of what was seen; runs after a fit and after a load."""
-        self._user_lookup, self._item_lookup = Lookup(self.users_), Lookup(self.items_)
-        self._user_known = np.diff(self.seen_start_) > 0
-        self._item_known = np.bincount(self.seen_items_, minlength=len(self.items_)) > 0
+        self._index_users()
+        self._index_items()
 
     def _answer(self, users: object, items: object) -> tuple[Distribution, npt.NDArray[np.bool_], Array, Array]:
         self._check_fitted()
@@ -282,16 +279,12 @@ class Model:
             probs[known] = self._proba(user[known], item[known])
         return Distribution.trusted(probs, self.scores_), known, user_names, item_names
 
-    def _known_users(self) -> Codes:
-        return np.flatnonzero(self._user_known).astype(np.int32)
-
-    def _known_items(self) -> Codes:
-        return np.flatnonzero(self._item_known).astype(np.int32)
-
-    def _codes_or_error(self, lookup: Lookup, names: object, what: str) -> Codes:
+    def _codes_or_error(self, names: object, what: str) -> Codes:
+        lookup, known = {
+            "user": (self._user_lookup, self._user_known), "item": (self._item_lookup, self._item_known),
+        }[what]  # fmt: skip
         wanted = as_names(names, f"{what}s")
         codes = lookup.codes(wanted, f"{what}s")
-        known = self._user_known if what == "user" else self._item_known
         unknown = (codes < 0) | ~known[codes]
         if unknown.any():
             first = wanted[unknown].tolist()[0]
@@ -301,36 +294,3 @@ class Model:
                 f"unknown {what} {first!r}{count}. The model knows {len(lookup.names):,} {what}s, such as {shown}."
             )
         return codes
-
-    def _recommend_block(
-        self, user: Codes, item: Codes, n: int, threshold: float, exclude_seen: bool
-    ) -> dict[str, Array]:
-        shape = (len(user), len(item))
-        probs = self._proba(np.repeat(user, len(item)), np.tile(item, len(user)))
-        # In double precision, as `predict` has them: in single precision a threshold would be rounded, too.
-        answer = Distribution.trusted(probs.astype(np.float64, copy=False), self.scores_)
-        mode, mean, reliability = (a.reshape(shape) for a in (answer.mode(), answer.mean(), answer.reliability()))
-        allowed = reliability >= threshold
-        if exclude_seen:
-            for place, u in enumerate(user):
-                seen = self.seen_items_[self.seen_start_[u] : self.seen_start_[u + 1]]
-                at = np.searchsorted(item, seen)
-                at = at[item[np.minimum(at, len(item) - 1)] == seen] if len(item) else at[:0]
-                allowed[place, at] = False
-        best = _native.top_n(mode, mean, allowed, n)
-        row, rank = np.nonzero(best >= 0)
-        column = best[row, rank]
-        return {
-            "user": user[row],
-            "rank": rank + 1,
-            "item": item[column],
-            "prediction": mode[row, column],
-            "mean": mean[row, column],
-            "reliability": reliability[row, column],
-        }
-
-
-def _parameter_names(cls: type[Model]) -> list[str]:
-    if cls.__init__ is object.__init__:  # a model without parameters
-        return []
-    return [name for name in inspect.signature(cls.__init__).parameters if name != "self"]

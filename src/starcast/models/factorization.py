@@ -91,9 +91,6 @@ class Factorization(Model):
         """Learn on as the published program does; return the round that diverged, or -1."""
         raise NotImplementedError
 
-    def _finish(self, ratings: Ratings) -> None:
-        """Learn what only the factors allow to be learnt."""
-
     def continue_fit(self, ratings: Ratings, n_iters: int) -> Self:
         """Learn on to `n_iters` rounds in all and return self: to the bit what a fresh fit of as many rounds gives.
 

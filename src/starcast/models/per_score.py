@@ -94,15 +94,15 @@ class PerScore(Factorization):
     def _learning_rate(self) -> float:
         return float(self.learning_rate)  # type: ignore[attr-defined]
 
-    def _index(self) -> None:
-        super()._index()
-        if hasattr(self, "user_factors_"):
-            factors = (self.user_factors_, self.item_factors_)
-            if self.user_factors_.dtype == np.float64:
-                self._P, self._Q = (np.ascontiguousarray(F.transpose(0, 2, 1)) for F in factors)
-            else:
-                self._P, self._Q = (pack(np.ascontiguousarray(F, np.float32)) for F in factors)
-            self._base = np.array(self.base_, np.float32)
+    def _index_users(self) -> None:
+        super()._index_users()
+        if hasattr(self, "user_factors_"):  # before a fit there are none
+            self._P = _for_kernels(self.user_factors_)
+
+    def _index_items(self) -> None:
+        super()._index_items()
+        if hasattr(self, "item_factors_"):
+            self._Q, self._base = _for_kernels(self.item_factors_), np.array(self.base_, np.float32)
 
     def _agrees(self) -> bool:
         planes = self.n_factors + self._has_biases()
@@ -125,6 +125,12 @@ class PerScore(Factorization):
             resolve_threads(self.n_jobs),
         )  # fmt: skip
         return probs
+
+
+def _for_kernels(factors: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    if factors.dtype == np.float64:
+        return np.ascontiguousarray(factors.transpose(0, 2, 1))
+    return pack(np.ascontiguousarray(factors, np.float32))
 
 
 def pack(planes: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:

@@ -1,0 +1,38 @@
+"""The grammar of parameters that all models speak: stored by the constructor, read, set, copied and shown by name."""
+
+import inspect
+from typing import Any, Self
+
+from starcast.errors import choose
+
+
+class Parametrized:
+    """Something whose constructor stores its arguments under their names and does nothing else."""
+
+    def get_params(self) -> dict[str, Any]:
+        """Return the parameters as given to the constructor."""
+        return {name: getattr(self, name) for name in _parameter_names(type(self))}
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters by name and return self."""
+        for name, value in params.items():
+            choose(f"parameter of {type(self).__name__}", name, _parameter_names(type(self)))
+            setattr(self, name, value)
+        return self
+
+    def clone(self) -> Self:
+        """Return an unfitted model with the same parameters."""
+        return type(self)(**self.get_params())
+
+    def __repr__(self) -> str:
+        given = inspect.signature(type(self).__init__).parameters
+        changed = (
+            f"{k}={v!r}" for k, v in self.get_params().items() if v is not given[k].default and v != given[k].default
+        )
+        return f"{type(self).__name__}({', '.join(changed)})"
+
+
+def _parameter_names(cls: type[Parametrized]) -> list[str]:
+    if cls.__init__ is object.__init__:  # it takes none
+        return []
+    return [name for name in inspect.signature(cls.__init__).parameters if name != "self"]
