@@ -12,7 +12,7 @@ from starcast.distribution import Distribution, check_fraction
 from starcast.errors import DataError, DivergenceError, NotFittedError, UnknownNameError, choose
 from starcast.frames import make_frame
 from starcast.kernels import Side
-from starcast.models import ranking
+from starcast.models import explanation, growth, ranking
 from starcast.models.parameters import Parametrized
 from starcast.names import Array, Codes, Lookup, as_names
 from starcast.ratings import Ratings
@@ -67,6 +67,7 @@ class Model(Parametrized):
     seen_scores_: npt.NDArray[np.int8]
     item_counts_: npt.NDArray[np.int64]
     digest_: str
+    n_left_out: int = 0  # of the ratings that this model was folded in from
 
     def fit(self, ratings: Ratings) -> Self:
         """Learn from the ratings, always afresh, and return self."""
@@ -79,13 +80,7 @@ class Model(Parametrized):
             raise DataError("fit needs at least one rating, got none.")
         self._check_params()
         self._forget()
-        self.users_, self.items_, self.scores_ = ratings.users, ratings.items, ratings.scores
-        self.titles_ = ratings.titles
-        self.prior_ = (ratings.counts() + 1) / (len(ratings) + len(ratings.scores))
-        self.seen_start_, rows = ratings.by_user()
-        self.seen_items_, self.seen_scores_ = ratings.item[rows], ratings.score[rows]
-        self.item_counts_ = np.bincount(ratings.item, minlength=len(ratings.items))
-        self.digest_ = ratings.digest()
+        self._remember(ratings)
         self._index()
         try:
             self._fit(ratings)
@@ -93,6 +88,33 @@ class Model(Parametrized):
             self._forget()
             raise
         return self
+
+    def fold_in(self, ratings: Ratings) -> Self:
+        """Return a model of the users of `ratings`, known in training or not; this one stays as it is.
+
+        Each user's row solves the problem of the fit with the items fixed. The new model shares all that it has of the
+        items, so it costs little. Ratings of items that are unknown are left out; its ``n_left_out`` tells how many. A
+        user with no other ratings is unknown to it.
+        """
+        return growth.fold_in(self, ratings)
+
+    def partial_fit(self, ratings: Ratings) -> Self:
+        """Learn new ratings, users and items on top of those of the fit and return self.
+
+        A pair that is rated again takes its new score. Users and items with new ratings are solved for, a few times in
+        turn, while all others keep their rows. Models that cannot do that learn afresh from all ratings, old and new.
+        """
+        return growth.partial_fit(self, ratings)
+
+    def explain(self, user: object, item: object, n: int = 5) -> Any:
+        """Return a frame with the user's ratings that move the forecast for `item` most: item, rating, shift, moved.
+
+        Each of the user's ratings is left out in turn and the user solved for again. `shift` is what the rating adds to
+        the mean of the forecast, `direction` its sign ("up", "down", "level"), `moved` the total variation distance
+        between the forecasts with and without it. With more than 2,000 ratings, only those that the model finds least
+        likely are left out in turn, as many as a second allows.
+        """
+        return explanation.explain(self, user, item, n)
 
     def predict_proba(self, users: object, items: object) -> Distribution:
         """Return a probability for every score, for each pair of the names in `users` and `items`.
@@ -252,6 +274,16 @@ class Model(Parametrized):
             raise NotFittedError(
                 f"the parameters of {type(self).__name__} were changed since it was fitted. Call fit(ratings) again."
             )
+
+    def _remember(self, ratings: Ratings) -> None:
+        """Keep what every model keeps of the ratings that it learns from."""
+        self.users_, self.items_, self.scores_ = ratings.users, ratings.items, ratings.scores
+        self.titles_ = ratings.titles
+        self.prior_ = (ratings.counts() + 1) / (len(ratings) + len(ratings.scores))
+        self.seen_start_, rows = ratings.by_user()
+        self.seen_items_, self.seen_scores_ = ratings.item[rows], ratings.score[rows]
+        self.item_counts_ = np.bincount(ratings.item, minlength=len(ratings.items))
+        self.digest_ = ratings.digest()
 
     def _forget(self) -> None:
         for name in [name for name in vars(self) if name.endswith("_")]:

@@ -44,6 +44,7 @@ class BeMF(PerScore):
     """
 
     LINK = "logistic"
+    ROW_START = 0.5
 
     def __init__(
         self,
@@ -86,7 +87,15 @@ class BeMF(PerScore):
 
     def _rounds(self, ratings: Ratings, users: Side, items: Side, n_iters: int, on_round: Any) -> list[float]:
         return fast.fit_gradient(
-            "bemf", users, items, self._P, self._Q, self._base, spread_scores(ratings), self.n_factors,
+            "bemf", users, items, self._P, self._Q, self._base, spread_scores(ratings.scores), self.n_factors,
             learning_rate=self.learning_rate, regularization=self.regularization, recklessness=self.recklessness,
             n_rounds=n_iters, n_threads=resolve_threads(self.n_jobs), callback=on_round,
+        )  # fmt: skip
+
+    def _settle(self, side: Side, rows: Any, others: Any) -> None:
+        """Take as many steps as the fit: at the optimum, with so weak a regularization, a row is overfitted."""
+        fast.solve_rows(
+            "bemf", side, rows, others, self._base, spread_scores(self.scores_), self.n_factors,
+            learning_rate=self.learning_rate, regularization=self.regularization, recklessness=self.recklessness,
+            n_rounds=self.n_iter_, n_threads=resolve_threads(self.n_jobs),
         )  # fmt: skip

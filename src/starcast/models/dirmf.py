@@ -46,6 +46,7 @@ class DirMF(PerScore):
     """
 
     LINK = "logistic"
+    ROW_START = 0.5
 
     def __init__(
         self,
@@ -86,4 +87,12 @@ class DirMF(PerScore):
             "dirmf", users, items, self._P, self._Q, self._base, ratings.scores.astype(np.float32), self.n_factors,
             learning_rate=self.learning_rate, regularization=self.regularization,
             n_rounds=n_iters, n_threads=resolve_threads(self.n_jobs), callback=on_round,
+        )  # fmt: skip
+
+    def _settle(self, side: Side, rows: Any, others: Any) -> None:
+        """Take as many turns as the fit: the steps, rating by rating, are not those of an objective to be solved."""
+        fast.solve_rows(
+            "dirmf", side, rows, others, self._base, self.scores_.astype(np.float32), self.n_factors,
+            learning_rate=self.learning_rate, regularization=self.regularization,
+            n_rounds=self.n_iter_, n_threads=resolve_threads(self.n_jobs),
         )  # fmt: skip

@@ -83,6 +83,9 @@ class Factorization(Model):
         """Learn in single precision from a fresh start; return the objective after each round."""
         raise NotImplementedError
 
+    def _solves_rows(self) -> bool:
+        return self.item_factors_.dtype == np.float32  # the published program, in double precision, has no such thing
+
     def _start_strict(self) -> None:
         """Draw the factors from which the published program starts."""
         raise NotImplementedError
@@ -100,7 +103,8 @@ class Factorization(Model):
         check_whole("n_iters", n_iters, 1)
         if not self._is_strict():
             raise ParameterError("continue_fit needs the published double-precision program. Call fit instead.")
-        if not hasattr(self, "n_iter_") or self.digest_ != ratings.digest():
+        whole = hasattr(self, "n_iter_") and self.item_counts_.sum() == len(self.seen_items_)
+        if not whole or self.digest_ != ratings.digest():
             raise ParameterError("continue_fit goes on with the ratings of fit. Call fit(ratings) first.")
         if n_iters < self.n_iter_:
             raise ParameterError(f"n_iters must be at least the {self.n_iter_} rounds of the fit, got {n_iters!r}.")

@@ -32,6 +32,7 @@ class PerScore(Factorization):
         "base_": "scores",
     }
     LINK: ClassVar[str]  # what turns a dot product into a weight: "softmax" or "logistic"
+    ROW_START: ClassVar[float]  # where rows begin that are solved for alone: the middle of the starting points
     SCORE_BY_SCORE: ClassVar[bool] = True  # the order in which the published program draws starting points
 
     user_factors_: npt.NDArray[Any]
@@ -61,6 +62,21 @@ class PerScore(Factorization):
 
     def _rounds(self, ratings: Ratings, users: Side, items: Side, n_iters: int, on_round: Any) -> list[float]:
         """Move self._P, self._Q and self._base; return the objective after each round."""
+        raise NotImplementedError
+
+    def _solve_rows(self, of: str, side: Side, start: Codes) -> dict[str, npt.NDArray[Any]]:
+        factors, others = (self.user_factors_, self._Q) if of == "users" else (self.item_factors_, self._P)
+        planes = np.full((len(start), *factors.shape[1:]), self.ROW_START, np.float32)
+        self._go_on(planes, factors, start)
+        rows = pack(planes)
+        self._settle(side, rows, others)
+        return {"user_factors_" if of == "users" else "item_factors_": unpack(rows, planes.shape)}
+
+    def _go_on(self, planes: npt.NDArray[np.float32], factors: npt.NDArray[np.float32], start: Codes) -> None:
+        """Move starting points to the rows that `start` names, where that leads to the same end sooner."""
+
+    def _settle(self, side: Side, rows: npt.NDArray[np.float32], others: npt.NDArray[np.float32]) -> None:
+        """Move the rows, in the layout of the kernels, to where a fit would, the other side as it is."""
         raise NotImplementedError
 
     def _starting_planes(self, n_users: int, n_items: int, n_scores: int) -> tuple[Any, Any]:

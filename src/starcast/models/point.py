@@ -1,5 +1,6 @@
 """Factorizations that predict a number, PMF and BiasedMF, and the bell curve that makes it a distribution."""
 
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -134,6 +135,27 @@ class PointFactorization(Factorization):
             # A spread of zero, from a perfect fit, would leave no bell; a hundredth of a step is as good as certain.
             least = 0.01 * float(np.diff(self.scores_).min())
             self.spread_ = max(least, float(np.sqrt(np.mean(residuals**2))))
+
+    def _solve_rows(self, of: str, side: Side, start: Codes) -> dict[str, npt.NDArray[Any]]:
+        r"""Solve :math:`\bigl(\sum_i q_i q_i^\top + \lambda n I\bigr) p = \sum_i e_i q_i`, with *n* ratings in the row.
+
+        That is where steps rating by rating, each with its own :math:`\lambda`, would come to rest. With biases,
+        :math:`q_i` begins with 1 and :math:`e_i` is what the mean and the other's bias leave of the rating.
+        """
+        others, name = (self.item_factors_, "user_factors_") if of == "users" else (self.user_factors_, "item_factors_")
+        n, columns = len(start), others.shape[1]
+        gram, pull = np.empty((n, columns, columns)), np.empty((n, columns))
+        values = self.scores_ - self.mean_
+        for row, (begin, end) in enumerate(pairwise(side.start.tolist())):
+            q, e = others[side.other[begin:end]].astype(np.float64), values[side.score[begin:end]]
+            if self.BIASED:
+                e = e - q[:, 0]
+                q[:, 0] = 1
+            gram[row], pull[row] = q.T @ q, e @ q
+        decay = self.regularization * np.diff(side.start)
+        decay = decay + 1e-9 * np.trace(gram, axis1=1, axis2=2) + 1e-12  # without it, zero could not be solved
+        gram += decay[:, None, None] * np.eye(columns)
+        return {name: np.linalg.solve(gram, pull[:, :, None])[:, :, 0].astype(np.float32)}
 
     def _agrees(self) -> bool:
         return self.user_factors_.shape[1] == self.n_factors + self.BIASED and self.spread_ > 0

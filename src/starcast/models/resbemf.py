@@ -9,7 +9,10 @@ from starcast.errors import ParameterError, choose
 from starcast.kernels import Side, fast, resolve_threads
 from starcast.models.factorization import check_flag, check_positive, check_recklessness, check_whole
 from starcast.models.per_score import PerScore
+from starcast.names import Codes
 from starcast.ratings import Ratings
+
+MOST_STEPS = 100  # of a row that is solved for alone; it stands still after about ten
 
 
 class ResBeMF(PerScore):
@@ -81,6 +84,7 @@ class ResBeMF(PerScore):
     """
 
     LINK = "softmax"
+    ROW_START = 0.0
     SCORE_BY_SCORE = False
 
     def __init__(
@@ -151,13 +155,23 @@ class ResBeMF(PerScore):
 
     def _rounds(self, ratings: Ratings, users: Side, items: Side, n_iters: int, on_round: Any) -> list[float]:
         return fast.fit_resbemf_exact(
-            users, items, self._P, self._Q, self._base, spread_scores(ratings), self.n_factors, self._has_biases(),
-            self.regularization, self.bias_regularization, self.recklessness,
+            users, items, self._P, self._Q, self._base, spread_scores(ratings.scores),
+            self.n_factors, self._has_biases(), self.regularization, self.bias_regularization, self.recklessness,
             n_iters, self.tolerance, resolve_threads(self.n_jobs), on_round,
         )  # fmt: skip
 
+    def _go_on(self, planes: Any, factors: Any, start: Codes) -> None:
+        planes[start >= 0] = factors[start[start >= 0]]
 
-def spread_scores(ratings: Ratings) -> npt.NDArray[np.float32]:
+    def _settle(self, side: Side, rows: Any, others: Any) -> None:
+        fast.solve_rows(
+            "resbemf", side, rows, others, self._base, spread_scores(self.scores_), self.n_factors, self._has_biases(),
+            regularization=self.regularization, bias_regularization=self.bias_regularization,
+            recklessness=self.recklessness, n_rounds=MOST_STEPS, n_threads=resolve_threads(self.n_jobs),
+        )  # fmt: skip
+
+
+def spread_scores(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
     """Return the scores mapped to -1 … 1, on which recklessness takes the variance."""
-    low, high = ratings.scores[0], ratings.scores[-1]
-    return np.asarray(2 * (ratings.scores - low) / (high - low) - 1, np.float32)
+    low, high = scores[0], scores[-1]
+    return np.asarray(2 * (scores - low) / (high - low) - 1, np.float32)

@@ -1,0 +1,78 @@
+"""Why a forecast is what it is: what it would be without each of the user's ratings."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from starcast.errors import DataError
+from starcast.frames import make_frame
+from starcast.kernels import Side
+from starcast.models.growth import check_scores_seen, check_solvable, place_users
+from starcast.models.ranking import check_number
+from starcast.names import Codes
+
+if TYPE_CHECKING:
+    from starcast.models.base import Model
+
+MOST_VISITS = 1 << 22  # ratings that all variants of a user hold together: the time of a second or so
+
+
+def explain(model: "Model", user: object, item: object, n: int) -> Any:
+    """Return a frame with the `n` ratings that move a forecast most; see :meth:`Model.explain`."""
+    model._check_fitted()
+    check_number(n)
+    check_solvable(model, "explain")
+    check_scores_seen(model, "explain")
+    whom, what = _lone(model, user, "user"), _lone(model, item, "item")
+    rated = slice(model.seen_start_[whom], model.seen_start_[whom + 1])
+    order = np.argsort(model.seen_items_[rated])
+    others, scores = model.seen_items_[rated][order], model.seen_scores_[rated][order]
+    left_out = _least_expected(model, whom, others, scores, MOST_VISITS // len(others))
+    side = _variants(others, scores, left_out)
+    variants = np.arange(len(left_out) + 1)
+    placed = place_users(model, variants, side, np.full(len(variants), whom, np.int32))
+    answer = placed.predict_proba(variants, model.items_[what : what + 1])
+    mean, probs = answer.mean(), answer.probs
+    moved = np.abs(probs[0] - probs[1:]).sum(axis=1) / 2
+    shift = mean[0] - mean[1:]
+    best = np.argsort(-moved, kind="stable")[: int(n)]
+    chosen = left_out[best]
+    columns = {
+        "item": model.items_[others[chosen]],
+        "rating": model.scores_[scores[chosen]],
+        "shift": shift[best],
+        "moved": moved[best],
+        "direction": np.array(["level", "up", "down"], object)[np.sign(shift[best]).astype(int)],
+    }
+    if model.titles_ is not None:
+        columns["title"] = model.titles_[others[chosen]]
+    return make_frame(columns, user if hasattr(user, "to_numpy") else item)
+
+
+def _lone(model: "Model", name: object, what: str) -> int:
+    codes = model._codes_or_error(name, what)
+    if len(codes) != 1:
+        raise DataError(f"explain takes one user and one item, got {len(codes):,} {what}s.")
+    return int(codes[0])
+
+
+def _least_expected(
+    model: "Model", user: int, items: Codes, scores: npt.NDArray[np.int8], most: int
+) -> npt.NDArray[np.intp]:
+    """Return the places of the ratings to leave out in turn: all, or the `most` that the model finds least likely,
+    since a rating that was to be expected moves little."""
+    if len(items) <= most:
+        return np.arange(len(items))
+    probs = model._proba(np.full(len(items), user, np.int32), items)
+    likely = probs[np.arange(len(items)), scores]
+    return np.sort(np.argsort(likely, kind="stable")[: max(1, most)])
+
+
+def _variants(items: Codes, scores: npt.NDArray[np.int8], left_out: npt.NDArray[np.intp]) -> Side:
+    """Return all ratings as the first row, and one row without each of those to be left out."""
+    keep = np.ones((len(left_out) + 1, len(items)), bool)
+    keep[np.arange(1, len(keep)), left_out] = False
+    column = np.nonzero(keep)[1]
+    start = np.concatenate([[0], np.cumsum(keep.sum(axis=1))])
+    return Side(start, items[column], scores[column])
