@@ -53,6 +53,7 @@ struct Pass {
   float recklessness = 0;
   bool per_rating = false;       // decay once per rating, as the published ResBeMF does, instead of once per row
   int64_t longest_row = 0;       // in ratings, for the scratch
+  bool polish = false;           // exact: go on below what the objective can tell
   bool published = false;        // the published ResBeMF's sigma of the true score for every score
   double* row_loglik = nullptr;  // one per row: exact, after the step; otherwise before it, and null where nobody asks
   double* row_penalty = nullptr;

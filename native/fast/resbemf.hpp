@@ -13,6 +13,11 @@ constexpr int max_block = 8;
 // this is what lets the objective stand still at the optimum instead of trembling.
 constexpr double least_gain = 2e-7;
 
+// Below that a gain cannot be checked, but a gradient is known far better than an objective: rows that are solved for
+// alone go on unchecked to this one, where gradients drown, too. Near the optimum the steps shrink, since the true
+// curvature is at most 2 (d - 1) / d times the one they are made from.
+constexpr double least_polish = 1e-12;
+
 // One row's step: the planes [begin, end) of factors and, if bias, the plane of biases.
 struct Block {
   int begin = 0, end = 0;
@@ -283,11 +288,13 @@ struct ExactRow {
       const Block* after = b + 1 < n_blocks ? &next : nullptr;
       const double value = loglik - prior;
       bool moved = false;
-      if (direction(now) > least_gain * (value < 0 ? -value : value)) {
+      const double gain = direction(now), size = value < 0 ? -value : value;
+      if (gain > (pass.polish ? least_polish : least_gain) * size) {
+        const bool checked = gain > least_gain * size;
         float a = 1;
         for (int trials = 0; trials < 6 && !moved; ++trials, a *= 0.5f) {
           const double new_loglik = try_step(begin, end, now, a, after), new_prior = penalty(trial);
-          if (!(new_loglik - new_prior > value)) continue;
+          if (checked && !(new_loglik - new_prior > value)) continue;
           moved = true;
           loglik = new_loglik;
           prior = new_prior;

@@ -149,6 +149,7 @@ void settle_rows(const Side& side, const ScoreFit& fit, const Watch& watch) {
   pass.others = fit.Q;
   pass.base = fit.base;
   pass.longest_row = side.longest_row;
+  pass.polish = exact;
   pass.row_loglik = exact ? loglik.data() : nullptr;
   pass.row_penalty = penalty.data();
   const int64_t stride = Layout(pass.n_scores).stride(pass.n_factors + pass.biased);

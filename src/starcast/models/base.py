@@ -244,12 +244,13 @@ class Model(Parametrized):
         """Tell whether `_solve_rows` is there, for these parameters."""
         return False
 
-    def _solve_rows(self, of: str, side: Side, start: Codes) -> dict[str, Array]:
+    def _solve_rows(self, of: str, side: Side, start: Codes | None = None) -> dict[str, Array]:
         """Return the rows of some users or items at the optimum of the fit's own objective, the other side as it is.
 
-        `of` is "users" or "items"; `side` holds the ratings of the rows, the codes of the others ascending in each;
-        `start` tells which rows of the model they may go on from, -1 for a fresh one. A row must not depend on those
-        beside it. Returned is an array for each attribute that has the axis `of` in ``LEARNT``, in its layout and type.
+        `of` is "users" or "items"; `side` holds the ratings of the rows, the codes of the others ascending in each.
+        `start`, if given, tells which rows of the model they may go on from (-1: none); a few steps are enough then. A
+        row must not depend on those beside it. Returned is an array for each attribute that has the axis `of` in
+        ``LEARNT``, in its layout and type.
         """
         raise NotImplementedError
 

@@ -92,7 +92,7 @@ class BeMF(PerScore):
             n_rounds=n_iters, n_threads=resolve_threads(self.n_jobs), callback=on_round,
         )  # fmt: skip
 
-    def _settle(self, side: Side, rows: Any, others: Any) -> None:
+    def _settle(self, side: Side, rows: Any, others: Any, few: bool) -> None:
         """Take as many steps as the fit: at the optimum, with so weak a regularization, a row is overfitted."""
         fast.solve_rows(
             "bemf", side, rows, others, self._base, spread_scores(self.scores_), self.n_factors,

@@ -89,7 +89,7 @@ class DirMF(PerScore):
             n_rounds=n_iters, n_threads=resolve_threads(self.n_jobs), callback=on_round,
         )  # fmt: skip
 
-    def _settle(self, side: Side, rows: Any, others: Any) -> None:
+    def _settle(self, side: Side, rows: Any, others: Any, few: bool) -> None:
         """Take as many turns as the fit: the steps, rating by rating, are not those of an objective to be solved."""
         fast.solve_rows(
             "dirmf", side, rows, others, self._base, self.scores_.astype(np.float32), self.n_factors,

@@ -29,9 +29,10 @@ def explain(model: "Model", user: object, item: object, n: int) -> Any:
     order = np.argsort(model.seen_items_[rated])
     others, scores = model.seen_items_[rated][order], model.seen_scores_[rated][order]
     left_out = _least_expected(model, whom, others, scores, MOST_VISITS // len(others))
-    side = _variants(others, scores, left_out)
     variants = np.arange(len(left_out) + 1)
-    placed = place_users(model, variants, side, np.full(len(variants), whom, np.int32))
+    # Both forecasts of a difference go on from the same row for as long, so that what is left of the way cancels out.
+    whole = place_users(model, variants[:1], _variants(others, scores, left_out[:0]))
+    placed = place_users(whole, variants, _variants(others, scores, left_out), np.zeros(len(variants), np.int32))
     answer = placed.predict_proba(variants, model.items_[what : what + 1])
     mean, probs = answer.mean(), answer.probs
     moved = np.abs(probs[0] - probs[1:]).sum(axis=1) / 2

@@ -37,13 +37,16 @@ def fold_in(model: M, ratings: Ratings) -> M:
     user, item, score = ratings.user[kept], item[kept], score[kept]
     order = np.lexsort((item, user))
     start = np.concatenate([[0], np.cumsum(np.bincount(user, minlength=len(ratings.users)))])
-    placed = place_users(model, ratings.users, Side(start, item[order], score[order]), _fresh(len(ratings.users)))
+    placed = place_users(model, ratings.users, Side(start, item[order], score[order]))
     placed.digest_, placed.n_left_out = ratings.digest(), len(kept) - len(item)
     return placed
 
 
-def place_users(model: M, users: Array, side: Side, start: Codes) -> M:
-    """Return a model of the given users, whose ratings are `side`; all else is shared with `model`, not copied."""
+def place_users(model: M, users: Array, side: Side, start: Codes | None = None) -> M:
+    """Return a model of the given users, whose ratings are `side`; all else is shared with `model`, not copied.
+
+    `start` tells which users of `model` they may go on from, -1 for none.
+    """
     placed = object.__new__(type(model))
     vars(placed).update(vars(model))
     placed.users_ = users
@@ -123,11 +126,7 @@ def _scores_on(model: "Model", ratings: Ratings, what: str) -> Array:
     return codes
 
 
-def _fresh(n: int) -> Codes:
-    return np.full(n, -1, np.int32)
-
-
-def _solve(model: "Model", of: str, side: Side, start: Codes) -> dict[str, Array]:
+def _solve(model: "Model", of: str, side: Side, start: Codes | None) -> dict[str, Array]:
     rows = model._solve_rows(of, side, start)
     wild = [name for name, array in rows.items() if not np.isfinite(array).all()]
     if wild:

@@ -33,6 +33,7 @@ class PerScore(Factorization):
     }
     LINK: ClassVar[str]  # what turns a dot product into a weight: "softmax" or "logistic"
     ROW_START: ClassVar[float]  # where rows begin that are solved for alone: the middle of the starting points
+    GOES_ON: ClassVar[bool] = False  # whether rows solved for once more may begin where they were
     SCORE_BY_SCORE: ClassVar[bool] = True  # the order in which the published program draws starting points
 
     user_factors_: npt.NDArray[Any]
@@ -64,19 +65,18 @@ class PerScore(Factorization):
         """Move self._P, self._Q and self._base; return the objective after each round."""
         raise NotImplementedError
 
-    def _solve_rows(self, of: str, side: Side, start: Codes) -> dict[str, npt.NDArray[Any]]:
-        factors, others = (self.user_factors_, self._Q) if of == "users" else (self.item_factors_, self._P)
-        planes = np.full((len(start), *factors.shape[1:]), self.ROW_START, np.float32)
-        self._go_on(planes, factors, start)
+    def _solve_rows(self, of: str, side: Side, start: Codes | None = None) -> dict[str, npt.NDArray[Any]]:
+        name, others = ("user_factors_", self._Q) if of == "users" else ("item_factors_", self._P)
+        factors = getattr(self, name)
+        planes = np.full((len(side.start) - 1, *factors.shape[1:]), self.ROW_START, np.float32)
+        if start is not None and self.GOES_ON:
+            planes[start >= 0] = factors[start[start >= 0]]
         rows = pack(planes)
-        self._settle(side, rows, others)
-        return {"user_factors_" if of == "users" else "item_factors_": unpack(rows, planes.shape)}
+        self._settle(side, rows, others, few=start is not None)
+        return {name: unpack(rows, planes.shape)}
 
-    def _go_on(self, planes: npt.NDArray[np.float32], factors: npt.NDArray[np.float32], start: Codes) -> None:
-        """Move starting points to the rows that `start` names, where that leads to the same end sooner."""
-
-    def _settle(self, side: Side, rows: npt.NDArray[np.float32], others: npt.NDArray[np.float32]) -> None:
-        """Move the rows, in the layout of the kernels, to where a fit would, the other side as it is."""
+    def _settle(self, side: Side, rows: Any, others: Any, few: bool) -> None:
+        """Move the rows, in the layout of the kernels, to where a fit would, or a few steps on the way there."""
         raise NotImplementedError
 
     def _starting_planes(self, n_users: int, n_items: int, n_scores: int) -> tuple[Any, Any]:

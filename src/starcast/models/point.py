@@ -136,14 +136,14 @@ class PointFactorization(Factorization):
             least = 0.01 * float(np.diff(self.scores_).min())
             self.spread_ = max(least, float(np.sqrt(np.mean(residuals**2))))
 
-    def _solve_rows(self, of: str, side: Side, start: Codes) -> dict[str, npt.NDArray[Any]]:
+    def _solve_rows(self, of: str, side: Side, start: Codes | None = None) -> dict[str, npt.NDArray[Any]]:
         r"""Solve :math:`\bigl(\sum_i q_i q_i^\top + \lambda n I\bigr) p = \sum_i e_i q_i`, with *n* ratings in the row.
 
         That is where steps rating by rating, each with its own :math:`\lambda`, would come to rest. With biases,
         :math:`q_i` begins with 1 and :math:`e_i` is what the mean and the other's bias leave of the rating.
         """
         others, name = (self.item_factors_, "user_factors_") if of == "users" else (self.user_factors_, "item_factors_")
-        n, columns = len(start), others.shape[1]
+        n, columns = len(side.start) - 1, others.shape[1]
         gram, pull = np.empty((n, columns, columns)), np.empty((n, columns))
         values = self.scores_ - self.mean_
         for row, (begin, end) in enumerate(pairwise(side.start.tolist())):

@@ -9,10 +9,9 @@ from starcast.errors import ParameterError, choose
 from starcast.kernels import Side, fast, resolve_threads
 from starcast.models.factorization import check_flag, check_positive, check_recklessness, check_whole
 from starcast.models.per_score import PerScore
-from starcast.names import Codes
 from starcast.ratings import Ratings
 
-MOST_STEPS = 100  # of a row that is solved for alone; it stands still after about ten
+MOST_STEPS, FEW_STEPS = 100, 10  # of a row that is solved for alone, from zero and from where it was
 
 
 class ResBeMF(PerScore):
@@ -85,6 +84,7 @@ class ResBeMF(PerScore):
 
     LINK = "softmax"
     ROW_START = 0.0
+    GOES_ON = True
     SCORE_BY_SCORE = False
 
     def __init__(
@@ -160,14 +160,12 @@ class ResBeMF(PerScore):
             n_iters, self.tolerance, resolve_threads(self.n_jobs), on_round,
         )  # fmt: skip
 
-    def _go_on(self, planes: Any, factors: Any, start: Codes) -> None:
-        planes[start >= 0] = factors[start[start >= 0]]
-
-    def _settle(self, side: Side, rows: Any, others: Any) -> None:
+    def _settle(self, side: Side, rows: Any, others: Any, few: bool) -> None:
         fast.solve_rows(
             "resbemf", side, rows, others, self._base, spread_scores(self.scores_), self.n_factors, self._has_biases(),
             regularization=self.regularization, bias_regularization=self.bias_regularization,
-            recklessness=self.recklessness, n_rounds=MOST_STEPS, n_threads=resolve_threads(self.n_jobs),
+            recklessness=self.recklessness, n_rounds=FEW_STEPS if few else MOST_STEPS,
+            n_threads=resolve_threads(self.n_jobs),
         )  # fmt: skip
 
 
