@@ -135,12 +135,12 @@ std::vector<double> run_rounds(const Side& users, const Side& items, const Score
   return history;
 }
 
-void settle_rows(const Side& side, const ScoreFit& fit, const Watch& watch) {
+void settle_rows(const Side& side, const ScoreFit& fit, const int32_t* n_steps, const Watch& watch) {
   const int64_t n_chunks = static_cast<int64_t>(side.cuts.size()) - 1;
   const bool exact = fit.method == Method::resbemf_exact;
   Crew crew(static_cast<int>(std::min<int64_t>(fit.n_threads, n_chunks)));
   std::vector<double> loglik(side.n_rows), penalty(side.n_rows);
-  std::vector<char> still(side.n_rows, 0);
+  std::vector<int32_t> left(n_steps, n_steps + side.n_rows);
   Pass pass = fit.settings;
   pass.indptr = side.indptr;
   pass.other = side.other;
@@ -159,18 +159,17 @@ void settle_rows(const Side& side, const ScoreFit& fit, const Watch& watch) {
     before.emplace_back(new float[stride]);
   }
   const auto kernel = kernel_of(fit.method);
-  for (int round = 0; round < fit.n_rounds; ++round) {
+  while (std::any_of(left.begin(), left.end(), [](int32_t n) { return n > 0; })) {
     watch.between_passes();
     crew.run(n_chunks, [&](int64_t c, int thread) {
       for (int64_t row = side.cuts[c]; row < side.cuts[c + 1]; ++row) {
-        if (still[row]) continue;
+        if (left[row] <= 0) continue;
         float *x = fit.P + row * stride, *old = before[thread].get();
         std::copy(x, x + stride, old);
         kernel(pass, row, row + 1, scratch[thread].get());
-        still[row] = exact && std::equal(x, x + stride, old);
+        left[row] = exact && std::equal(x, x + stride, old) ? 0 : left[row] - 1;
       }
     });
-    if (std::all_of(still.begin(), still.end(), [](char s) { return s != 0; })) break;
   }
 }
 

@@ -78,13 +78,13 @@ class fast:  # noqa: N801
         others: F32,
         base: F32,
         values: F32,
+        n_steps: I32,
         n_factors: int,
         biased: bool = ...,
         learning_rate: float = ...,
         regularization: float = ...,
         bias_regularization: float = ...,
         recklessness: float = ...,
-        n_rounds: int = ...,
         n_threads: int = ...,
     ) -> None: ...
     @staticmethod

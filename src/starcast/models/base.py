@@ -46,6 +46,9 @@ class Model(Parametrized):
     """
 
     LEARNT: ClassVar[dict[str, str]] = {}
+    SETTLES: ClassVar[bool] = (
+        True  # rows solved for come to rest; if not, how many steps they take is part of the model
+    )
     BASE: ClassVar[dict[str, str]] = {
         "users_": "users",
         "items_": "items",

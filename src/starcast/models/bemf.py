@@ -2,6 +2,9 @@
 
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from starcast.errors import ParameterError, choose
 from starcast.kernels import Side, fast, resolve_threads
 from starcast.models.factorization import check_positive, check_recklessness
@@ -45,6 +48,7 @@ class BeMF(PerScore):
 
     LINK = "logistic"
     ROW_START = 0.5
+    SETTLES = False
 
     def __init__(
         self,
@@ -92,10 +96,9 @@ class BeMF(PerScore):
             n_rounds=n_iters, n_threads=resolve_threads(self.n_jobs), callback=on_round,
         )  # fmt: skip
 
-    def _settle(self, side: Side, rows: Any, others: Any, few: bool) -> None:
-        """Take as many steps as the fit: at the optimum, with so weak a regularization, a row is overfitted."""
+    def _settle(self, side: Side, rows: Any, others: Any, steps: npt.NDArray[np.int32]) -> None:
         fast.solve_rows(
-            "bemf", side, rows, others, self._base, spread_scores(self.scores_), self.n_factors,
+            "bemf", side, rows, others, self._base, spread_scores(self.scores_), steps, self.n_factors,
             learning_rate=self.learning_rate, regularization=self.regularization, recklessness=self.recklessness,
-            n_rounds=self.n_iter_, n_threads=resolve_threads(self.n_jobs),
+            n_threads=resolve_threads(self.n_jobs),
         )  # fmt: skip

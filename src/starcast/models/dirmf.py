@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from starcast.errors import choose
 from starcast.kernels import Side, fast, resolve_threads
@@ -47,6 +48,7 @@ class DirMF(PerScore):
 
     LINK = "logistic"
     ROW_START = 0.5
+    SETTLES = False
 
     def __init__(
         self,
@@ -89,10 +91,9 @@ class DirMF(PerScore):
             n_rounds=n_iters, n_threads=resolve_threads(self.n_jobs), callback=on_round,
         )  # fmt: skip
 
-    def _settle(self, side: Side, rows: Any, others: Any, few: bool) -> None:
-        """Take as many turns as the fit: the steps, rating by rating, are not those of an objective to be solved."""
+    def _settle(self, side: Side, rows: Any, others: Any, steps: npt.NDArray[np.int32]) -> None:
         fast.solve_rows(
-            "dirmf", side, rows, others, self._base, self.scores_.astype(np.float32), self.n_factors,
+            "dirmf", side, rows, others, self._base, self.scores_.astype(np.float32), steps, self.n_factors,
             learning_rate=self.learning_rate, regularization=self.regularization,
-            n_rounds=self.n_iter_, n_threads=resolve_threads(self.n_jobs),
+            n_threads=resolve_threads(self.n_jobs),
         )  # fmt: skip

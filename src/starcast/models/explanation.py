@@ -15,7 +15,7 @@ from starcast.names import Codes
 if TYPE_CHECKING:
     from starcast.models.base import Model
 
-MOST_VISITS = 1 << 22  # ratings that all variants of a user hold together: the time of a second or so
+MOST_VISITS = 1 << 20  # ratings that all variants of a user hold together; takes about half a second
 
 
 def explain(model: "Model", user: object, item: object, n: int) -> Any:
@@ -32,7 +32,8 @@ def explain(model: "Model", user: object, item: object, n: int) -> Any:
     variants = np.arange(len(left_out) + 1)
     # Both forecasts of a difference go on from the same row for as long, so that what is left of the way cancels out.
     whole = place_users(model, variants[:1], _variants(others, scores, left_out[:0]))
-    placed = place_users(whole, variants, _variants(others, scores, left_out), np.zeros(len(variants), np.int32))
+    start = np.zeros(len(variants), np.int32) if model.SETTLES else None
+    placed = place_users(whole, variants, _variants(others, scores, left_out), start)
     answer = placed.predict_proba(variants, model.items_[what : what + 1])
     mean, probs = answer.mean(), answer.probs
     moved = np.abs(probs[0] - probs[1:]).sum(axis=1) / 2

@@ -33,7 +33,6 @@ class PerScore(Factorization):
     }
     LINK: ClassVar[str]  # what turns a dot product into a weight: "softmax" or "logistic"
     ROW_START: ClassVar[float]  # where rows begin that are solved for alone: the middle of the starting points
-    GOES_ON: ClassVar[bool] = False  # whether rows solved for once more may begin where they were
     SCORE_BY_SCORE: ClassVar[bool] = True  # the order in which the published program draws starting points
 
     user_factors_: npt.NDArray[Any]
@@ -68,15 +67,26 @@ class PerScore(Factorization):
     def _solve_rows(self, of: str, side: Side, start: Codes | None = None) -> dict[str, npt.NDArray[Any]]:
         name, others = ("user_factors_", self._Q) if of == "users" else ("item_factors_", self._P)
         factors = getattr(self, name)
+        most, few = self._row_steps()
         planes = np.full((len(side.start) - 1, *factors.shape[1:]), self.ROW_START, np.float32)
-        if start is not None and self.GOES_ON:
+        steps = np.full(len(planes), most, np.int32)
+        if start is not None:
             planes[start >= 0] = factors[start[start >= 0]]
+            steps[start >= 0] = few
         rows = pack(planes)
-        self._settle(side, rows, others, few=start is not None)
+        self._settle(side, rows, others, steps)
         return {name: unpack(rows, planes.shape)}
 
-    def _settle(self, side: Side, rows: Any, others: Any, few: bool) -> None:
-        """Move the rows, in the layout of the kernels, to where a fit would, or a few steps on the way there."""
+    def _row_steps(self) -> tuple[int, int]:
+        """Return how many steps a row takes that is solved for alone: from the start, and from where it was.
+
+        As many as in the fit: with a regularization that weak, the row would be overfitted where steps end. One that
+        has taken them already takes one more each time.
+        """
+        return self.n_iter_, 1
+
+    def _settle(self, side: Side, rows: Any, others: Any, steps: npt.NDArray[np.int32]) -> None:
+        """Move the rows, in the layout of the kernels, by as many steps as each is to take."""
         raise NotImplementedError
 
     def _starting_planes(self, n_users: int, n_items: int, n_scores: int) -> tuple[Any, Any]:

@@ -11,8 +11,6 @@ from starcast.models.factorization import check_flag, check_positive, check_reck
 from starcast.models.per_score import PerScore
 from starcast.ratings import Ratings
 
-MOST_STEPS, FEW_STEPS = 100, 10  # of a row that is solved for alone, from zero and from where it was
-
 
 class ResBeMF(PerScore):
     r"""One factorization per score, tied into a distribution by a softmax.
@@ -84,7 +82,6 @@ class ResBeMF(PerScore):
 
     LINK = "softmax"
     ROW_START = 0.0
-    GOES_ON = True
     SCORE_BY_SCORE = False
 
     def __init__(
@@ -160,11 +157,14 @@ class ResBeMF(PerScore):
             n_iters, self.tolerance, resolve_threads(self.n_jobs), on_round,
         )  # fmt: skip
 
-    def _settle(self, side: Side, rows: Any, others: Any, few: bool) -> None:
+    def _row_steps(self) -> tuple[int, int]:
+        return 100, 10  # at most; with twenty ratings, a row comes to rest after about thirty
+
+    def _settle(self, side: Side, rows: Any, others: Any, steps: npt.NDArray[np.int32]) -> None:
         fast.solve_rows(
-            "resbemf", side, rows, others, self._base, spread_scores(self.scores_), self.n_factors, self._has_biases(),
-            regularization=self.regularization, bias_regularization=self.bias_regularization,
-            recklessness=self.recklessness, n_rounds=FEW_STEPS if few else MOST_STEPS,
+            "resbemf", side, rows, others, self._base, spread_scores(self.scores_), steps,
+            self.n_factors, self._has_biases(), regularization=self.regularization,
+            bias_regularization=self.bias_regularization, recklessness=self.recklessness,
             n_threads=resolve_threads(self.n_jobs),
         )  # fmt: skip
 
