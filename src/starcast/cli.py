@@ -16,6 +16,7 @@ from starcast.console import (
     Encoding,
     Json,
     ModelFile,
+    NewRatings,
     OnBad,
     Out,
     Part,
@@ -23,6 +24,7 @@ from starcast.console import (
     Source,
     Threshold,
     err,
+    fold_file,
     out,
     parse_parameter,
     read_source,
@@ -45,6 +47,7 @@ from starcast.sound_report import reproduce_soundly, sound_table
 from starcast.spaces import paper_space, read_space
 from starcast.terminal import (
     dataset_table,
+    explanation_table,
     forecast_table,
     front_table,
     overall_table,
@@ -171,11 +174,12 @@ def recommend(
     n: Annotated[int, typer.Option("--number", "-n", help="How many items a user.")] = 10,
     threshold: Threshold = None,
     include_seen: Annotated[bool, typer.Option("--include-seen", help="Also what the user has rated already.")] = False,
+    ratings: NewRatings = None,
     out_file: Out = None,
     as_json: Json = False,
 ) -> None:
     """Recommend items to some users or to all, the most promising of the reliable ones first."""
-    fitted = load(model)
+    fitted = load(model) if ratings is None else fold_file(load(model), ratings)
     whom = fitted.parse_users(users) if users else None
     with Progress(console=err, transient=True, disable=not err.is_terminal) as progress:
         task = progress.add_task("recommending", total=None)
@@ -186,6 +190,25 @@ def recommend(
     if out_file is not None:
         return write_table(frame, out_file)
     return show(frame.to_dicts(), recommendation_table(frame.to_dicts()), as_json)
+
+
+@app.command(epilog="Example: [bold]starcast explain model.starcast 196 242[/bold]")
+def explain(
+    model: ModelFile,
+    user: Annotated[str, typer.Argument(help="A user's name.")],
+    item: Annotated[str, typer.Argument(help="An item.")],
+    n: Annotated[int, typer.Option("--number", "-n", help="How many ratings.")] = 5,
+    ratings: NewRatings = None,
+    out_file: Out = None,
+    as_json: Json = False,
+) -> None:
+    """Tell which of a user's ratings moved a forecast most, and which way."""
+    fitted = load(model) if ratings is None else fold_file(load(model), ratings)
+    asked = fitted.parse_items([item])
+    frame = fitted.explain(fitted.parse_users([user]), asked, n)
+    if out_file is not None:
+        return write_table(frame, out_file)
+    return show(frame.to_dicts(), explanation_table(frame.to_dicts(), fitted.titles_for(asked)[0]), as_json)
 
 
 @app.command("evaluate", epilog="Example: [bold]starcast evaluate model.starcast ml-100k --split benchmark[/bold]")

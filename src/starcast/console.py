@@ -1,5 +1,6 @@
 """What the commands share: options, ratings read from a file or a data set, tables written, answers shown."""
 
+import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -10,9 +11,11 @@ import typer
 from rich.console import Console
 
 from starcast.datasets import DATASETS, load_dataset
-from starcast.errors import ParameterError, choose
+from starcast.errors import ParameterError, choose, plural
 from starcast.files import replacing
 from starcast.io import read_ratings
+from starcast.models import Model
+from starcast.names import strings
 from starcast.ratings import Ratings
 from starcast.split import benchmark_split
 
@@ -38,6 +41,10 @@ Out = Annotated[
     typer.Option("--out", "-o", callback=_check_ending, help="Write the table here: .csv, .parquet or .json."),
 ]
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file that `starcast fit` wrote.")]
+NewRatings = Annotated[
+    Path | None,
+    typer.Option("--ratings", help="Ask for the users of this file instead, who need not have been there in training."),
+]
 Source = Annotated[str, typer.Argument(metavar="RATINGS", help="A ratings file, or a data set of `starcast datasets`.")]
 Part = Annotated[
     str,
@@ -76,6 +83,18 @@ def read_source(
             sep = sep.replace("\\t", "\t") if sep else None  # what a shell leaves of a tab
             table = read_ratings(source, sep=sep, columns=chosen, scores=scores, **options)  # type: ignore[arg-type]
         return table if split == "all" else getattr(benchmark_split(table), part)
+
+
+def fold_file(model: Model, file: Path) -> Model:
+    """Return the model of the users whose ratings are in the file, and tell how many of these say nothing to it."""
+    table = read_ratings(file, scores=model.scores_)
+    if model.items_.dtype == object and table.items.dtype != object:  # numbers here, but in training there was text
+        table = dataclasses.replace(table, items=strings(table.items.tolist()))
+    folded = model.fold_in(table)
+    if folded.n_left_out:
+        count = f"{folded.n_left_out:,} of {plural(len(table), 'rating')}"
+        err.print(f"[yellow]note:[/yellow] left out {count}: the model does not know their items.", soft_wrap=True)
+    return folded
 
 
 def parse_parameter(text: str) -> tuple[str, Any]:

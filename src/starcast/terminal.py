@@ -9,7 +9,7 @@ import numpy.typing as npt
 from rich.table import Table
 from rich.text import Text
 
-from starcast.distribution import Distribution
+from starcast.distribution import Distribution, kind_of
 from starcast.results import Results
 
 BLOCKS = "▁▂▃▄▅▆▇█"
@@ -91,7 +91,7 @@ def forecast_table(
     table.add_column("reliable", justify="right", no_wrap=True, min_width=8)
     if truth is not None:
         table.add_column("rated", justify="right")
-    prediction, reliability = answer.point(point), answer.reliability()
+    prediction, reliability = answer.point(point), answer.reliability(kind_of(threshold))
     keep = answer.keep(threshold if threshold is not None else 0.0)
     for at, name in enumerate(names):
         note = "" if known is None or known[at] else " (unknown pair)"
@@ -119,6 +119,19 @@ def recommendation_table(rows: Sequence[dict[str, Any]]) -> Table:
         )  # fmt: skip
     if not rows:
         table.caption = "Nothing is reliable enough. Lower the threshold."
+    return table
+
+
+def explanation_table(rows: Sequence[dict[str, Any]], name: str) -> Table:
+    """Return the ratings that moved a forecast, and how far each moved its mean."""
+    title = Text(f"what moved the forecast for {name}")
+    table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False, padding=(0, 2))
+    table.add_column("item", overflow="ellipsis", no_wrap=True, max_width=46)
+    for column in ("rating", "mean", "probability"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for row in rows:
+        item = Text(str(row.get("title") or row["item"]))
+        table.add_row(item, f"{row['rating']:g}", f"{row['shift']:+.3f}", f"{row['moved']:.1%}")
     return table
 
 
