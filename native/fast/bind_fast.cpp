@@ -9,34 +9,15 @@
 #include <new>
 #include <stdexcept>
 
-#include "rounds.hpp"
+#include "bind_side.hpp"
 
-namespace nb = nanobind;
 using namespace nb::literals;
 
 namespace starcast {
 
 namespace {
 
-template <typename T, int N>
-using Array = nb::ndarray<T, nb::ndim<N>, nb::c_contig, nb::device::cpu>;
 using Rows = Array<float, 2>;
-
-void require(bool holds, const char* what) {
-  if (!holds) throw std::invalid_argument(what);
-}
-
-Side side_of(const nb::tuple& parts) {
-  require(parts.size() == 3, "a side must be (indptr, other, score).");
-  const auto indptr = nb::cast<Array<const int64_t, 1>>(parts[0], false);
-  const auto other = nb::cast<Array<const int32_t, 1>>(parts[1], false);
-  const auto score = nb::cast<Array<const int8_t, 1>>(parts[2], false);
-  require(indptr.shape(0) >= 1 && indptr(0) == 0, "indptr must begin with 0.");
-  const int64_t n = indptr(indptr.shape(0) - 1);
-  require(static_cast<int64_t>(other.shape(0)) == n && static_cast<int64_t>(score.shape(0)) == n,
-          "indptr must end with the number of ratings.");
-  return Side(indptr.data(), other.data(), score.data(), static_cast<int64_t>(indptr.shape(0)) - 1);
-}
 
 Watch watch_of(const nb::object& callback) {
   Watch watch;
@@ -235,8 +216,11 @@ void unpack_rows(Rows rows, Array<float, 3> planes) {
 
 }  // namespace
 
+void bind_ordinal(nb::module_& m);
+
 void bind_fast(nb::module_& m) {
   kernels();
+  bind_ordinal(m);
   m.def("isa", [] { return std::string(kernels().isa); }, "The instruction set of the kernels in use.");
   m.def("allocate_rows", &allocate_rows, "n_rows"_a, "n_planes"_a, "n_scores"_a);
   m.def("pack_rows", &pack_rows, "planes"_a.noconvert(), "rows"_a.noconvert());

@@ -2,6 +2,7 @@
 // it must not touch the standard library's templates, or the linker might keep, say, the AVX-512 copy of one for
 // everybody.
 #include "beta.hpp"
+#include "ordinal.hpp"
 #include "packed_rows.hpp"
 #include "point.hpp"
 #include "resbemf.hpp"
@@ -112,6 +113,15 @@ void point_sgd(const PointPass& pass, int64_t first, int64_t last) {
   else point_by_length<false>(pass, first, last);
 }
 
+int64_t ordinal_scratch_floats(const OrdinalPass& pass) { return OrdinalRow::scratch_floats(pass); }
+
+void ordinal_rows(const OrdinalPass& pass, int64_t first, int64_t last, float* scratch) {
+  OrdinalRow worker(pass, scratch);
+  for (int64_t row = first; row < last; ++row) worker.move(row);
+}
+
+void ordinal_proba(const OrdinalQuestion& ask, int64_t first, int64_t last) { ordinal_pairs(ask, first, last); }
+
 #define STARCAST_TEXT_(x) #x
 #define STARCAST_TEXT(x) STARCAST_TEXT_(x)
 extern const Kernels table;
@@ -122,6 +132,9 @@ const Kernels table = {STARCAST_TEXT(STARCAST_ISA_NS),
                        bemf_gradient,
                        dirmf_sgd,
                        point_sgd,
-                       proba};
+                       proba,
+                       ordinal_scratch_floats,
+                       ordinal_rows,
+                       ordinal_proba};
 
 }  // namespace starcast::STARCAST_ISA_NS

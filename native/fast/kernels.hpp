@@ -90,6 +90,41 @@ struct Question {  // probabilities of pairs (user[n], item[n])
   float* out = nullptr;  // [pair][n_scores]
 };
 
+// Rows of the ordinal model move while those of the other side stand still: n_steps of Newton's, then a draw if there is
+// noise. Rows have n_columns numbers (factors by basis function, then biases) and zeros up to the stride.
+struct OrdinalPass {
+  const int64_t* indptr = nullptr;
+  const int32_t* other = nullptr;
+  const int8_t* score = nullptr;
+  float* rows = nullptr;
+  const float* others = nullptr;
+  int n_columns = 0, stride = 0;  // stride: a multiple of 16
+  int n_scores = 0, n_basis = 0;
+  const int* ranks = nullptr;        // [n_basis] factors of each basis function
+  const float* base = nullptr;       // [n_scores]
+  const float* basis = nullptr;      // [n_basis][n_scores]
+  const float* means = nullptr;      // [row][stride] of the prior
+  const float* precision = nullptr;  // [n_columns][stride] of the prior
+  int n_steps = 0;
+  const float* noise = nullptr;      // [row][stride] standard normal; null: no draw
+  const float* luck = nullptr;       // [row] logarithms of uniform numbers
+  double* row_objective = nullptr;   // one per row: log-posterior after the move
+  double* spread = nullptr;          // [n_columns][n_columns] sum over rows of the inverse curvature; may be null
+  int64_t* accepted = nullptr;       // draws accepted
+};
+
+struct OrdinalQuestion {  // probabilities of pairs, averaged over draws
+  const int32_t *user = nullptr, *item = nullptr;
+  const float *P = nullptr, *Q = nullptr;  // [row][n_columns][n_draws]
+  int n_columns = 0, n_scores = 0, n_basis = 0;
+  int64_t n_draws = 0;             // a multiple of 16
+  const float* weights = nullptr;  // [n_draws], zero for padding
+  const int* ranks = nullptr;
+  const float* base = nullptr;
+  const float* basis = nullptr;
+  float* out = nullptr;  // [pair][n_scores]
+};
+
 struct Kernels {
   const char* isa;
   int64_t (*scratch_floats)(const Pass&);  // per thread
@@ -99,6 +134,9 @@ struct Kernels {
   void (*dirmf_sgd)(const Pass&, int64_t begin, int64_t end, float* scratch);
   void (*point_sgd)(const PointPass&, int64_t begin, int64_t end);
   void (*proba)(const Question&, int64_t begin, int64_t end);
+  int64_t (*ordinal_scratch_floats)(const OrdinalPass&);
+  void (*ordinal_rows)(const OrdinalPass&, int64_t begin, int64_t end, float* scratch);
+  void (*ordinal_proba)(const OrdinalQuestion&, int64_t begin, int64_t end);
 };
 
 constexpr int max_scores = 64;

@@ -193,6 +193,32 @@ STARCAST_INLINE Lanes<W> exp(const Lanes<W>& x) {
   return y;
 }
 
+// Natural logarithm of positive normal numbers, about 1 ulp.
+template <int W>
+STARCAST_INLINE Lanes<W> log(const Lanes<W>& x) {
+  using L = Lanes<W>;
+  using F = typename L::F;
+  using I = typename L::I;
+  L y;
+  for (int n = 0; n < L::N; ++n) {
+    // Mantissa in [sqrt(1/2), sqrt(2)), so that the logarithm of numbers near 1 keeps its digits.
+    const I shifted = reinterpret_cast<I>(x.v[n]) - 0x3f3504f3;
+    const I exponent = shifted >> 23;
+    const F r = reinterpret_cast<F>((shifted & 0x7fffff) + 0x3f3504f3) - 1.0f, rr = r * r;
+    F p = r * 7.0376836292e-2f - 1.1514610310e-1f;
+    p = p * r + 1.1676998740e-1f;
+    p = p * r - 1.2420140846e-1f;
+    p = p * r + 1.4249322787e-1f;
+    p = p * r - 1.6668057665e-1f;
+    p = p * r + 2.0000714765e-1f;
+    p = p * r - 2.4999993993e-1f;
+    p = p * r + 3.3333331174e-1f;
+    const F e = __builtin_convertvector(exponent, F);
+    y.v[n] = (p * rr * r - rr * 0.5f + e * -2.12194440e-4f) + r + e * 0.693359375f;
+  }
+  return y;
+}
+
 // 1 / x within 2 ulp, for the normal range: an estimate and one step of Newton's take a fraction of a division's time.
 template <int W>
 STARCAST_INLINE Lanes<W> reciprocal(const Lanes<W>& x) {

@@ -1,0 +1,181 @@
+// The Python side of the ordinal model's kernels.
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <optional>
+
+#include "bind_side.hpp"
+
+using namespace nb::literals;
+
+namespace starcast {
+
+namespace {
+
+using Rows = Array<float, 2>;
+using Table = Array<const float, 2>;
+
+// Ranks, columns and scores must fit each other before a kernel walks them.
+struct Shape {
+  int n_scores, n_basis, n_columns;
+
+  Shape(const Array<const float, 1>& base, const Table& basis, const Array<const int32_t, 1>& ranks)
+      : n_scores(static_cast<int>(base.shape(0))), n_basis(static_cast<int>(basis.shape(0))) {
+    require(n_scores >= 2 && n_scores <= max_scores, "there must be between 2 and 64 scores.");
+    require(n_basis >= 1 && n_basis <= n_scores, "there must be between 1 basis function and as many as scores.");
+    require(static_cast<int>(basis.shape(1)) == n_scores, "basis must have a column per score.");
+    require(static_cast<int>(ranks.shape(0)) == n_basis, "ranks must be one per basis function.");
+    n_columns = n_basis;
+    for (int j = 0; j < n_basis; ++j) {
+      require(ranks(j) >= 0, "ranks must be zero or more.");
+      n_columns += ranks(j);
+    }
+  }
+};
+
+void require_others(const Side& side, int64_t n_others) {
+  for (int64_t n = 0; n < side.indptr[side.n_rows]; ++n)
+    require(side.other[n] >= 0 && side.other[n] < n_others, "a side must point at rows of the other.");
+}
+
+// Moves rows in place; returns the sum of their log-posteriors and how many draws were accepted.
+std::pair<double, int64_t> move_rows(nb::tuple parts, Rows rows, Table others, Array<const float, 1> base, Table basis,
+                                     Array<const int32_t, 1> ranks, Table means, Table precision, int n_steps,
+                                     std::optional<Table> noise, std::optional<Array<const float, 1>> luck,
+                                     std::optional<Array<double, 2>> spread, int n_threads) {
+  const Side side = side_of(parts);
+  const Shape shape(base, basis, ranks);
+  const size_t stride = rows.shape(1), D = static_cast<size_t>(shape.n_columns);
+  require(stride % 16 == 0 && stride >= D, "rows must be padded with zeros to a multiple of 16.");
+  require(others.shape(1) == stride && means.shape(1) == stride && precision.shape(1) == stride,
+          "others, means and precision must be padded as rows are.");
+  require(static_cast<int64_t>(rows.shape(0)) == side.n_rows && means.shape(0) == rows.shape(0),
+          "rows and means must be one per row of the side.");
+  require(precision.shape(0) == D, "precision must have a row per column.");
+  require(noise.has_value() == luck.has_value(), "noise and luck come together.");
+  if (noise)
+    require(noise->shape(0) == rows.shape(0) && noise->shape(1) == stride && luck->shape(0) == rows.shape(0),
+            "noise and luck must be one per row.");
+  if (spread) require(spread->shape(0) == D && spread->shape(1) == D, "spread must be square, a row per column.");
+  require_others(side, static_cast<int64_t>(others.shape(0)));
+
+  OrdinalPass pass;
+  pass.indptr = side.indptr;
+  pass.other = side.other;
+  pass.score = side.score;
+  pass.rows = rows.data();
+  pass.others = others.data();
+  pass.n_columns = shape.n_columns;
+  pass.stride = static_cast<int>(stride);
+  pass.n_scores = shape.n_scores;
+  pass.n_basis = shape.n_basis;
+  pass.ranks = ranks.data();
+  pass.base = base.data();
+  pass.basis = basis.data();
+  pass.means = means.data();
+  pass.precision = precision.data();
+  pass.n_steps = n_steps;
+  pass.noise = noise ? noise->data() : nullptr;
+  pass.luck = luck ? luck->data() : nullptr;
+
+  // What chunks add up is added in their order, so that it does not depend on who took them.
+  const int64_t n_chunks = static_cast<int64_t>(side.cuts.size()) - 1;
+  std::vector<double> objective(side.n_rows), spreads(spread ? n_chunks * D * D : 0);
+  std::vector<int64_t> accepted(n_chunks);
+  pass.row_objective = objective.data();
+  {
+    nb::gil_scoped_release release;
+    Crew crew(static_cast<int>(std::min<int64_t>(n_threads, n_chunks)));
+    std::vector<std::unique_ptr<float[]>> scratch;
+    for (int t = 0; t < crew.size(); ++t) scratch.emplace_back(new float[kernels().ordinal_scratch_floats(pass)]);
+    crew.run(n_chunks, [&](int64_t c, int thread) {
+      OrdinalPass mine = pass;
+      mine.accepted = &accepted[c];
+      mine.spread = spread ? spreads.data() + c * D * D : nullptr;
+      kernels().ordinal_rows(mine, side.cuts[c], side.cuts[c + 1], scratch[thread].get());
+    });
+  }
+  if (spread) {
+    std::fill_n(spread->data(), D * D, 0.0);
+    for (int64_t c = 0; c < n_chunks; ++c)
+      for (size_t d = 0; d < D * D; ++d) spread->data()[d] += spreads[c * D * D + d];
+  }
+  return {std::accumulate(objective.begin(), objective.end(), 0.0),
+          std::accumulate(accepted.begin(), accepted.end(), int64_t{0})};
+}
+
+void proba(Array<const int32_t, 1> user, Array<const int32_t, 1> item, Array<const float, 3> P,
+           Array<const float, 3> Q, Array<const float, 1> base, Table basis, Array<const int32_t, 1> ranks,
+           Array<const float, 1> weights, Rows out, int n_threads) {
+  const Shape shape(base, basis, ranks);
+  const size_t D = static_cast<size_t>(shape.n_columns), T = weights.shape(0);
+  require(T >= 16 && T % 16 == 0, "draws must be padded to a multiple of 16.");
+  require(P.shape(1) == D && Q.shape(1) == D && P.shape(2) == T && Q.shape(2) == T,
+          "P and Q must be (rows, columns, draws).");
+  require(user.shape(0) == item.shape(0) && out.shape(0) == user.shape(0) &&
+              static_cast<int>(out.shape(1)) == shape.n_scores,
+          "out must have a row per pair and a column per score.");
+  for (size_t n = 0; n < user.shape(0); ++n)
+    require(user(n) >= 0 && static_cast<size_t>(user(n)) < P.shape(0) && item(n) >= 0 &&
+                static_cast<size_t>(item(n)) < Q.shape(0),
+            "user and item must point at rows of P and Q.");
+  OrdinalQuestion ask;
+  ask.user = user.data();
+  ask.item = item.data();
+  ask.P = P.data();
+  ask.Q = Q.data();
+  ask.n_columns = shape.n_columns;
+  ask.n_scores = shape.n_scores;
+  ask.n_basis = shape.n_basis;
+  ask.n_draws = static_cast<int64_t>(T);
+  ask.weights = weights.data();
+  ask.ranks = ranks.data();
+  ask.base = base.data();
+  ask.basis = basis.data();
+  ask.out = out.data();
+  nb::gil_scoped_release release;
+  const int64_t n = static_cast<int64_t>(user.shape(0)), size = 2048, n_chunks = (n + size - 1) / size;
+  Crew crew(static_cast<int>(std::clamp<int64_t>(n_chunks, 1, n_threads)));
+  crew.run(n_chunks, [&](int64_t c, int) { kernels().ordinal_proba(ask, c * size, std::min(n, (c + 1) * size)); });
+}
+
+// out[r] = weight[r] * sum over the ratings of r of other_weight[other] * X[other]: the product with the table of who
+// rated what, which needs no more memory than its factors.
+void gather_company(nb::tuple parts, Array<const double, 1> weight, Array<const double, 1> other_weight,
+                    Array<const double, 2> X, Array<double, 2> out) {
+  const Side side = side_of(parts);
+  const size_t width = X.shape(1);
+  require(static_cast<int64_t>(weight.shape(0)) == side.n_rows && static_cast<int64_t>(out.shape(0)) == side.n_rows &&
+              out.shape(1) == width && other_weight.shape(0) == X.shape(0),
+          "weights and rows must be one per row of a side.");
+  require_others(side, static_cast<int64_t>(X.shape(0)));
+  nb::gil_scoped_release release;
+  for (int64_t r = 0; r < side.n_rows; ++r) {
+    double* sum = out.data() + r * width;
+    std::fill_n(sum, width, 0.0);
+    for (int64_t n = side.indptr[r]; n < side.indptr[r + 1]; ++n) {
+      const double scale = other_weight(side.other[n]);
+      const double* x = X.data() + side.other[n] * width;
+      for (size_t d = 0; d < width; ++d) sum[d] += scale * x[d];
+    }
+    for (size_t d = 0; d < width; ++d) sum[d] *= weight(r);
+  }
+}
+
+}  // namespace
+
+void bind_ordinal(nb::module_& m) {
+  m.def("move_rows", &move_rows, "side"_a, "rows"_a.noconvert(), "others"_a.noconvert(), "base"_a.noconvert(),
+        "basis"_a.noconvert(), "ranks"_a.noconvert(), "means"_a.noconvert(), "precision"_a.noconvert(), "n_steps"_a,
+        "noise"_a.none(), "luck"_a.none(), "spread"_a.none(), "n_threads"_a);
+  m.def("ordinal_proba", &proba, "user"_a.noconvert(), "item"_a.noconvert(), "P"_a.noconvert(), "Q"_a.noconvert(),
+        "base"_a.noconvert(), "basis"_a.noconvert(), "ranks"_a.noconvert(), "weights"_a.noconvert(),
+        "out"_a.noconvert(), "n_threads"_a);
+  m.def("gather_company", &gather_company, "side"_a, "weight"_a.noconvert(), "other_weight"_a.noconvert(),
+        "X"_a.noconvert(), "out"_a.noconvert());
+}
+
+}  // namespace starcast
