@@ -12,7 +12,7 @@ LAYERS = [
     ["errors"],
     ["names", "columns", "frames", "files", "journal", "progress"],
     ["scale"],
-    ["ratings", "distribution", "javarandom"],
+    ["ratings", "distribution", "javarandom", "recalibration"],
     ["split", "planted", "datasets", "download", "io", "metrics", "modelfile", "results", "kernels", "pareto"],
     ["models"],
     ["objectives", "bootstrap", "evaluate", "front", "trust", "distributed"],

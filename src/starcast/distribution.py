@@ -145,8 +145,9 @@ class Distribution:
         safe = np.where(self.probs > 0, self.probs, 1)
         return np.asarray(-(self.probs * np.log(safe)).sum(axis=1), np.float64)
 
-    def keep(self, threshold: float, kind: str = "mode") -> npt.NDArray[np.bool_]:
-        """Return which pairs are reliable enough: reliability at least `threshold`."""
+    def keep(self, threshold: float, kind: str | None = None) -> npt.NDArray[np.bool_]:
+        """Return which pairs are reliable enough: reliability, of the threshold's own kind, at least `threshold`."""
+        kind = kind_of(threshold) if kind is None else kind
         return np.asarray(self.reliability(kind) >= check_fraction(threshold, "threshold"))
 
     def to_frame(self, like: object = None) -> Any:
@@ -164,6 +165,11 @@ class Distribution:
         # A hair below the level, so that halves that should add up to one half do so in floating point too.
         reached = self.probs.cumsum(axis=1, dtype=np.float64) >= level - 1e-9
         return np.asarray(reached.argmax(axis=1))
+
+
+def kind_of(threshold: float | None) -> str:
+    """Return the kind of reliability that a threshold is meant for: "mode", unless it is one that says otherwise."""
+    return str(getattr(threshold, "kind", "mode"))
 
 
 def check_fraction(value: float, name: str) -> float:

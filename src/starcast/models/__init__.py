@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from starcast import modelfile
+from starcast import modelfile, recalibration
 from starcast.errors import FileFormatError, ParameterError, UnknownNameError, choose
 from starcast.models.base import Model
 from starcast.models.bemf import BeMF
@@ -88,7 +88,7 @@ def _unfitted(path: object, meta: dict[str, Any]) -> Model:
 
 def _check_learnt(path: object, cls: type[Model], learnt: dict[str, Any], arrays: dict[str, Any]) -> None:
     """Check that what a model file holds fits together, so that no answer can run outside an array."""
-    declared = cls.BASE | cls.LEARNT
+    declared = cls.BASE | cls.LEARNT | {k: v for k, v in cls.OPTIONAL.items() if k in learnt or k in arrays}
     foreign = {*learnt, *arrays} - {*declared, "titles_", "digest_"}
     modelfile.require(not foreign, path, "it holds what no model learns")
     twice = sorted({*learnt} & {*arrays})
@@ -102,6 +102,8 @@ def _check_learnt(path: object, cls: type[Model], learnt: dict[str, Any], arrays
         if axes:
             _check_shape(path, name, arrays[name], axes.split(), sizes)
             _check_numbers(path, name, arrays[name])
+    if "calibration_" in arrays:
+        modelfile.require(recalibration.is_sound(arrays["calibration_"]), path, "calibration_ is no calibration")
     known = all(sizes[axis] for axis in ("users", "items", "ratings"))
     modelfile.require(known, path, "it knows no user, item or rating")
     scale, start, seen = arrays["scores_"], arrays["seen_start_"], arrays["seen_items_"]

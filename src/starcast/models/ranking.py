@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from starcast import _native
-from starcast.distribution import Distribution, check_fraction
+from starcast.distribution import Distribution, check_fraction, kind_of
 from starcast.errors import ParameterError
 from starcast.frames import make_frame
 from starcast.names import Array, Codes
@@ -30,7 +30,8 @@ def recommend(
     """Return a frame with the best `n` items of each user; see :meth:`Model.recommend`."""
     model._check_fitted()
     check_number(n)
-    limit = 0.0 if threshold is None else check_fraction(threshold, "threshold")
+    limit = 0.0 if threshold is None else threshold
+    check_fraction(limit, "threshold")
     user = np.flatnonzero(model._user_known) if users is None else model._codes_or_error(users, "user")
     item = np.flatnonzero(model._item_known) if candidates is None else model._codes_or_error(candidates, "item")
     user, item = user.astype(np.int32), np.unique(item).astype(np.int32)
@@ -59,10 +60,10 @@ def _best_items(
 ) -> dict[str, Array]:
     """Return the `n` best of the items, ascending codes, for each user, by mode, then by mean, as columns of codes."""
     shape = (len(user), len(item))
-    probs = model._proba(np.repeat(user, len(item)), np.tile(item, len(user)))
-    # In double precision, as `predict` has them: in single precision a threshold would be rounded, too.
-    answer = Distribution.trusted(probs.astype(np.float64, copy=False), model.scores_)
-    mode, mean, reliability = (a.reshape(shape) for a in (answer.mode(), answer.mean(), answer.reliability()))
+    probs = model._known_proba(np.repeat(user, len(item)), np.tile(item, len(user)))
+    answer = Distribution.trusted(probs, model.scores_)
+    columns = answer.mode(), answer.mean(), answer.reliability(kind_of(threshold))
+    mode, mean, reliability = (column.reshape(shape) for column in columns)
     allowed = reliability >= threshold
     if exclude_seen:
         for place, u in enumerate(user):

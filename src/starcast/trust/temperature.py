@@ -1,4 +1,4 @@
-"""Probabilities that mean what they say."""
+"""One number that makes probabilities bolder or more cautious."""
 
 import numpy as np
 import numpy.typing as npt
@@ -6,8 +6,7 @@ import numpy.typing as npt
 from starcast.distribution import Distribution
 from starcast.errors import ParameterError
 from starcast.metrics import nll
-
-LEAST = 1e-12  # a probability of zero has no logarithm; this one cannot be told from it
+from starcast.recalibration import log_probs
 
 
 def temper(distribution: Distribution, temperature: float) -> Distribution:
@@ -22,7 +21,7 @@ def temper(distribution: Distribution, temperature: float) -> Distribution:
     """
     if not isinstance(temperature, (int, float, np.number)) or not 0 < temperature < np.inf:
         raise ParameterError(f"temperature must be a finite number above zero, got {temperature!r}.")
-    logits = np.log(np.maximum(distribution.probs.astype(np.float64), LEAST)) / float(temperature)
+    logits = log_probs(distribution.probs) / float(temperature)
     weights = np.exp(logits - logits.max(axis=1, keepdims=True))
     return Distribution.trusted(weights / weights.sum(axis=1, keepdims=True), distribution.scores)
 
