@@ -21,6 +21,7 @@ from starcast.errors import (
     MissingExtraError,
     NotFittedError,
     ParameterError,
+    PromiseError,
     StarcastError,
     UnknownNameError,
 )
@@ -47,6 +48,7 @@ from starcast.results import Results
 from starcast.search import search
 from starcast.spaces import SPACES
 from starcast.split import Split, benchmark_split, holdout, k_fold, leave_last
+from starcast.trust import RatingSets, Threshold, calibrate, choose_threshold, conformal, list_reliability
 
 __version__ = _version("starcast")
 
@@ -71,20 +73,27 @@ __all__ = [
     "NaiveBayes",
     "NotFittedError",
     "ParameterError",
+    "PromiseError",
+    "RatingSets",
     "Ratings",
     "ResBeMF",
     "Results",
     "Split",
     "StarcastError",
+    "Threshold",
     "UnknownNameError",
     "benchmark_split",
+    "calibrate",
+    "choose_threshold",
     "compare",
+    "conformal",
     "cross_validate",
     "evaluate",
     "holdout",
     "hypervolume",
     "k_fold",
     "leave_last",
+    "list_reliability",
     "load",
     "load_dataset",
     "load_filmtrust",

@@ -8,6 +8,7 @@
     ├── UnknownNameError     (LookupError)  a user, item, model or data set that does not exist
     ├── NotFittedError       (ValueError)   a question put to a model before ``fit``
     ├── DivergenceError      (ArithmeticError)  a fit whose numbers ran away
+    ├── PromiseError         (ValueError)   a promise that no threshold keeps
     ├── FileError            (OSError)      a file that cannot be read or written
     │   ├── FileFormatError                 a file that is not what it should be
     │   └── DownloadError                   a data set that could not be fetched
@@ -40,6 +41,31 @@ class NotFittedError(StarcastError, ValueError):
 
 class DivergenceError(StarcastError, ArithmeticError):
     """A fit whose numbers ran away."""
+
+
+class PromiseError(StarcastError, ValueError):
+    """A promise that no threshold keeps; `best` is what can be promised instead, at `threshold`, NaN if nothing can."""
+
+    def __init__(
+        self,
+        promise: str,
+        target: float,
+        confidence: float,
+        n_ratings: int,
+        best: float,
+        threshold: float,
+        coverage: float,
+    ) -> None:
+        side = "at most" if promise == "mae" else "at least"
+        instead = (
+            f"{best:.3f}, with θ = {threshold:.3f} and a coverage of {coverage:.1%}" if best == best else "nothing"
+        )
+        super().__init__(
+            f"{promise} of {side} {target:g} cannot be promised with a confidence of {confidence:g} on "
+            f"{plural(n_ratings, 'rating')}. The best that can is {instead}. Ask for less, or give more ratings."
+        )
+        self.promise, self.target, self.confidence = promise, target, confidence
+        self.best, self.threshold, self.coverage = best, threshold, coverage
 
 
 class FileError(StarcastError, OSError):
