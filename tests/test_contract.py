@@ -11,6 +11,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from small import NAMES, make
 
 import starcast as sc
 from starcast import metrics
@@ -22,9 +23,11 @@ PARAMETERS = {
     "n_factors", "n_iters", "learning_rate", "regularization", "random_state", "n_jobs", "verbose", "device",
     "shrinkage", "user_shrinkage", "item_shrinkage", "bias_regularization", "biases", "recklessness", "tolerance",
     "early_stopping", "update", "precision", "distribution", "generator", "on_divergence",
+    "n_hidden", "n_bases", "n_layers", "n_inducing", "accumulation", "normalization", "dropout", "node_dropout",
+    "batch_size", "full_batch", "averaging",
 }  # fmt: skip
 
-pytestmark = pytest.mark.parametrize("name", MODELS)
+pytestmark = pytest.mark.parametrize("name", NAMES)
 
 
 def planted(seed=0, n_users=60, n_items=40, n=1200, titles=None):
@@ -34,12 +37,6 @@ def planted(seed=0, n_users=60, n_items=40, n=1200, titles=None):
     user, item = cell // n_items, cell % n_items
     level = 3 + rng.normal(size=n_users)[user] + rng.normal(size=n_items)[item] + 0.4 * rng.normal(size=n)
     return sc.Ratings.from_arrays(user + 1000, item + 1, np.clip(np.round(level), 1, 5), titles=titles)
-
-
-def make(name):
-    """The model with a seed, where it takes one."""
-    model = MODELS[name]()
-    return model.set_params(random_state=0) if "random_state" in model.get_params() else model
 
 
 @pytest.fixture(scope="module")
@@ -378,7 +375,7 @@ def test_set_params_sets_and_refuses_what_is_not_there(name):
 def test_repr_shows_what_was_changed(name):
     assert repr(MODELS[name]()) == f"{MODELS[name].__name__}()"
     for parameter in MODELS[name]().get_params():
-        assert repr(make_model(name, {parameter: 3})) == f"{MODELS[name].__name__}({parameter}=3)"
+        assert repr(make_model(name, {parameter: 13})) == f"{MODELS[name].__name__}({parameter}=13)"
 
 
 @pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))], ids=["copy", "pickle"])

@@ -29,7 +29,11 @@ from starcast.evaluate import compare, cross_validate, evaluate
 from starcast.front import Front
 from starcast.io import read_ratings
 from starcast.models import (
+    GCMC,
+    MLP,
     MODELS,
+    MWGP,
+    NGCF,
     PMF,
     BeMF,
     BiasedMF,
@@ -53,7 +57,11 @@ from starcast.trust import RatingSets, Threshold, calibrate, choose_threshold, c
 __version__ = _version("starcast")
 
 __all__ = [
+    "GCMC",
+    "MLP",
     "MODELS",
+    "MWGP",
+    "NGCF",
     "PMF",
     "SPACES",
     "BeMF",

@@ -67,6 +67,8 @@ def run_demo(console: Console, path: Path) -> Demo:
 
 def _fit_all(train: Ratings) -> Iterator[tuple[str, Model]]:
     for name, cls in MODELS.items():
+        if cls.EXTRA is not None:
+            continue  # minutes, and a large library
         seed = {"random_state": 0} if "random_state" in cls().get_params() else {}
         yield cls.__name__, make_model(name, seed).fit(train)
 

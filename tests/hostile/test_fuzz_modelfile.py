@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small import NAMES as FITTED
+from small import make
 
 import starcast as sc
 from starcast.errors import FileFormatError, StarcastError
@@ -23,7 +25,7 @@ def model_of(name, names=str, titles=True):
         (["ann", "bob", "ann", "cat"], ["x", "y", "y", "x"]) if names is str else ([1, 2, 1, 3], [7, 8, 8, 7])
     )
     ratings = sc.Ratings.from_arrays(users, items, [1, 2, 3, 3], titles={items[0]: "X"} if titles else None)
-    return sc.MODELS[name]().fit(ratings)
+    return make(name).fit(ratings)
 
 
 def take_apart(content):
@@ -75,7 +77,7 @@ def must_be_harmless(path):
 def parts(tmp_path_factory):
     """Each kind of model file, taken apart, and as bytes."""
     folder, made = tmp_path_factory.mktemp("parts"), {}
-    for name in sc.MODELS:
+    for name in FITTED:
         for names in (str, int):
             model_of(name, names).save(folder / "m")
             content = (folder / "m").read_bytes()
@@ -95,7 +97,7 @@ def test_what_is_taken_apart_and_put_together_is_the_model(parts, target):
         assert model.predict_proba(model.users_[:1], model.items_[:1]).probs.sum() == pytest.approx(1)
 
 
-KINDS = st.tuples(st.sampled_from(sorted(sc.MODELS)), st.sampled_from([str, int]))
+KINDS = st.tuples(st.sampled_from(sorted(FITTED)), st.sampled_from([str, int]))
 
 
 @EXACT

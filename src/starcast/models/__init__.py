@@ -11,11 +11,17 @@ from starcast.models.base import Model
 from starcast.models.bemf import BeMF
 from starcast.models.dirmf import DirMF
 from starcast.models.frequency import GlobalFrequency, ItemFrequency, NaiveBayes
+from starcast.models.neural import GCMC, MLP, MWGP, NGCF
+from starcast.models.neural.backend import check_installed
 from starcast.models.point import PMF, BiasedMF
 from starcast.models.resbemf import ResBeMF
 
 __all__ = [
+    "GCMC",
+    "MLP",
     "MODELS",
+    "MWGP",
+    "NGCF",
     "PMF",
     "BeMF",
     "BiasedMF",
@@ -38,6 +44,10 @@ MODELS: dict[str, type[Model]] = {
     "dirmf": DirMF,
     "pmf": PMF,
     "biasedmf": BiasedMF,
+    "mlp": MLP,
+    "gcmc": GCMC,
+    "ngcf": NGCF,
+    "mwgp": MWGP,
 }
 
 LATER = {"seen_scores_": np.int8, "item_counts_": np.int64}  # not in files of the first versions
@@ -50,8 +60,10 @@ def make_model(name: str, params: dict[str, Any] | None = None) -> Model:
     >>> make_model("item", {"shrinkage": 5})
     ItemFrequency(shrinkage=5)
     """
-    model = MODELS[choose("model", name, MODELS)]()
-    return model.set_params(**params or {})
+    cls = MODELS[choose("model", name, MODELS)]
+    if cls.EXTRA is not None:
+        check_installed(cls.__name__)
+    return cls().set_params(**params or {})
 
 
 def load(path: str | os.PathLike[str]) -> Model:
@@ -79,7 +91,7 @@ def _unfitted(path: object, meta: dict[str, Any]) -> Model:
             "Upgrade with: pip install -U starcast"
         )
     try:
-        model = make_model(classes[meta["model"]], meta["params"])
+        model = MODELS[classes[meta["model"]]]().set_params(**meta["params"])  # whether or not it could be learnt here
         model._check_params()
     except (UnknownNameError, ParameterError) as error:
         raise FileFormatError(f"{path} holds parameters that this Starcast does not take: {error}") from None

@@ -46,6 +46,7 @@ class Model(Parametrized):
         How often each item was rated in training.
     """
 
+    EXTRA: ClassVar[str | None] = None  # what learning needs beyond the core
     LEARNT: ClassVar[dict[str, str]] = {}
     SETTLES: ClassVar[bool] = True  # whether rows that are solved for come to rest, or stop after so many steps
     BASE: ClassVar[dict[str, str]] = {

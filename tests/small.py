@@ -1,0 +1,26 @@
+"""The models that can be fitted here, small where learning takes long."""
+
+import importlib.util
+import os
+
+from starcast.models import MODELS
+
+# Without PyTorch its models are left out, but in CI that is a failure.
+NAMES = [
+    name
+    for name, cls in MODELS.items()
+    if cls.EXTRA is None or importlib.util.find_spec(cls.EXTRA) or "CI" in os.environ
+]
+SIZES = {
+    "gcmc": {"n_hidden": 20, "n_factors": 8, "n_iters": 60},
+    "ngcf": {"n_factors": 8, "n_layers": 2, "node_dropout": 0.3, "n_iters": 20, "batch_size": 300},
+    "mlp": {"n_factors": 4, "n_hidden": 16, "n_iters": 15, "batch_size": 200},
+    "mwgp": {"n_factors": 2, "n_inducing": 16, "n_iters": 10, "batch_size": 300},
+}
+
+
+def make(name, **params):
+    """The model with a seed, where it takes one, in a size for small tables."""
+    model = MODELS[name]()
+    seed = {"random_state": 0} if "random_state" in model.get_params() else {}
+    return model.set_params(**seed | SIZES.get(name, {}) | params)
