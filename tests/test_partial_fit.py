@@ -2,20 +2,16 @@
 
 import numpy as np
 import pytest
+from small import NAMES, make
 
 import starcast as sc
 from starcast.errors import DataError, DivergenceError
-from starcast.models import MODELS, growth, make_model
+from starcast.models import MODELS, growth
 
 SOLVING = [name for name, cls in MODELS.items() if cls._solves_rows is not sc.Model._solves_rows]
 REFITTING = [(name, {}) for name in ("global", "item", "bayes")]
 REFITTING += [("resbemf", {"update": "paper", "regularization": 0.05}), ("pmf", {"precision": "double"})]
 by_model = pytest.mark.parametrize("name", SOLVING)
-
-
-def make(name, **params):
-    seed = {"random_state": 0} if "random_state" in MODELS[name]().get_params() else {}
-    return make_model(name, seed | params)
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +126,7 @@ def test_models_that_cannot_solve_for_rows_learn_afresh(parts, name, params):
     assert nll(model, test) == nll(fresh, test)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", NAMES)
 def test_without_a_fit_it_is_one(parts, name):
     model = make(name)
     assert model.partial_fit(parts[0]) is model
