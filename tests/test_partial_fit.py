@@ -106,6 +106,20 @@ def test_the_spread_is_that_of_all_residuals(parts, name):
     assert model.spread_ == pytest.approx(np.sqrt(np.mean((both.values - model.values(user, item)) ** 2)))
 
 
+def test_known_rows_go_on_from_where_they_are_and_new_ones_from_the_start(tiny, monkeypatch):
+    starts, solve = [], sc.ResBeMF._solve_rows
+
+    def watched(self, of, side, start=None):
+        starts.append((of, np.diff(side.start).tolist(), start.tolist()))
+        return solve(self, of, side, start)
+
+    model = make("resbemf").fit(tiny[0])
+    monkeypatch.setattr(sc.ResBeMF, "_solve_rows", watched)
+    model.partial_fit(tiny[1])  # ann, bob and the new dan; y and the new v
+    assert starts[:2] == [("users", [2, 3, 1], [0, 1, -1]), ("items", [3, 1], [1, -1])]
+    assert starts[2:] == [("users", [2, 3, 1], [0, 1, 3]), ("items", [3, 1], [1, 4])] * 2
+
+
 @by_model
 def test_threads_change_nothing(parts, name):
     old, new, *_ = parts
