@@ -134,6 +134,25 @@ def test_rows_of_gradient_models_take_the_steps_of_the_fit(fitted, parts, name):
     assert model.fold_in(given).user_factors_ == pytest.approx(rows, abs=1e-4)
 
 
+def test_each_step_of_a_long_row_of_bemf_gains(fitted, parts):
+    """With the steps of the fit, a row of that many ratings swings to and fro."""
+    model, train = fitted("bemf"), parts[0]
+    many = sc.Ratings.from_arrays(  # forty-five hundred ratings by one user, as if every item had many twins
+        np.zeros(len(train), int), np.arange(len(train)), train.values
+    )
+    big = model.clone().fit(many)  # only to be asked: its items are put in place
+    big.item_factors_ = model.item_factors_[train.item]
+    big._index_items()
+    side, v = side_of(big, many), spread_scores(big.scores_).astype(float)
+    losses = []
+    for steps in range(1, 6):
+        big.n_iter_ = steps
+        row = big._solve_rows("users", side)["user_factors_"].astype(float)
+        penalty = 0.5 * big.regularization * (row**2).sum()
+        losses.append(penalty - reference.bemf_loglik(side, row, big.item_factors_.astype(float), v))
+    assert (np.diff(losses) < 0).all()
+
+
 @pytest.mark.parametrize("name", ["pmf", "biasedmf"])
 def test_rows_of_point_models_are_those_of_a_ridge(fitted, parts, name):
     """By least squares on the ratings and as many rows of the square root of lambda times n."""
@@ -183,17 +202,20 @@ def test_each_row_takes_its_own_number_of_steps(fitted, parts):
     side, steps = side_of(model, given), np.arange(30, dtype=np.int32)
     planes = np.full((30, *model.item_factors_.shape[1:]), 0.5, np.float32)
     rows = pack(planes)
-    model._settle(side, rows, model._Q, steps)
+    rates = np.linspace(0.001, 0.02, 30, dtype=np.float32)
+    model._settle(side, rows, model._Q, steps, rates)
     got, expected = unpack(rows, planes.shape), planes.astype(float)
     v = spread_scores(model.scores_).astype(float)
     for step in range(30):
-        moved = reference.bemf_pass(side, expected, model.item_factors_.astype(float), v, 0.01, 0.1)
+        moved = reference.bemf_pass(side, expected, model.item_factors_.astype(float), v, 1.0, 0.1) - expected
+        moved = expected + rates[:, None, None] * moved
         expected = np.where((steps > step)[:, None, None], moved, expected)
     assert got == pytest.approx(expected, abs=1e-5)
-    with pytest.raises(ValueError, match="n_steps must be one per row"):
-        model._settle(side, rows, model._Q, steps[1:])
+    for wrong in ((steps[1:], rates), (steps, rates[1:])):
+        with pytest.raises(ValueError, match="n_steps and rates must be one per row"):
+            model._settle(side, rows, model._Q, *wrong)
     with pytest.raises(ValueError, match="model must be 'resbemf', 'bemf' or 'dirmf'"):
-        fast.solve_rows("pmf", side, rows, model._Q, model._base, v.astype(np.float32), steps, 6)
+        fast.solve_rows("pmf", side, rows, model._Q, model._base, v.astype(np.float32), steps, rates, 6)
 
 
 # What it is worth.
@@ -365,7 +387,7 @@ def test_models_that_cannot_say_so(parts, name, params):
 
 
 def test_a_new_user_whose_steps_run_away_is_an_error(parts):
-    model = sc.BeMF(random_state=0, n_iters=5).fit(parts[0])
+    model = sc.DirMF(random_state=0, n_iters=5).fit(parts[0])
     model.set_params(learning_rate=1e20)
     with pytest.raises(DivergenceError, match=r"the rows of new users diverged: user_factors_ must be finite\."):
         model.fold_in(parts[1])

@@ -105,21 +105,21 @@ std::vector<double> fit_gradient(const std::string& model, nb::tuple user_side, 
 }
 
 void solve_rows(const std::string& model, nb::tuple parts, Rows rows, Rows others, Array<float, 1> base,
-                Array<const float, 1> values, Array<const int32_t, 1> n_steps, int n_factors, bool biased,
-                float learning_rate, float regularization, float bias_regularization, float recklessness,
+                Array<const float, 1> values, Array<const int32_t, 1> n_steps, Array<const float, 1> rates,
+                int n_factors, bool biased, float regularization, float bias_regularization, float recklessness,
                 int n_threads) {
   const Side side = side_of(parts);
-  require(static_cast<int64_t>(n_steps.shape(0)) == side.n_rows, "n_steps must be one per row.");
+  require(static_cast<int64_t>(n_steps.shape(0)) == side.n_rows && static_cast<int64_t>(rates.shape(0)) == side.n_rows,
+          "n_steps and rates must be one per row.");
   ScoreFit fit = score_fit(method_of(model, Method::resbemf_exact, biased), side.n_rows,
                            static_cast<int64_t>(others.shape(0)), rows, others, base, values, n_factors, biased);
-  fit.settings.learning_rate = learning_rate;
   fit.settings.regularization = regularization;
   fit.settings.bias_regularization = bias_regularization;
   fit.settings.recklessness = recklessness;
   fit.n_threads = n_threads;
   const Watch watch = watch_of(nb::none());
   nb::gil_scoped_release release;
-  settle_rows(side, fit, n_steps.data(), watch);
+  settle_rows(side, fit, n_steps.data(), rates.data(), watch);
 }
 
 std::vector<double> fit_point(nb::tuple user_side, nb::tuple item_side, Array<float, 2> P, Array<float, 2> Q,
@@ -234,9 +234,9 @@ void bind_fast(nb::module_& m) {
         "regularization"_a = 0.0f, "bias_regularization"_a = 0.0f, "recklessness"_a = 0.0f, "published"_a = false,
         "decay_per_rating"_a = false, "n_rounds"_a = 1, "n_threads"_a = 1, "callback"_a = nb::none());
   m.def("solve_rows", &solve_rows, "model"_a, "side"_a, "rows"_a.noconvert(), "others"_a.noconvert(),
-        "base"_a.noconvert(), "values"_a.noconvert(), "n_steps"_a.noconvert(), "n_factors"_a, "biased"_a = false,
-        "learning_rate"_a = 0.01f, "regularization"_a = 0.0f, "bias_regularization"_a = 0.0f, "recklessness"_a = 0.0f,
-        "n_threads"_a = 1);
+        "base"_a.noconvert(), "values"_a.noconvert(), "n_steps"_a.noconvert(), "rates"_a.noconvert(),
+        "n_factors"_a, "biased"_a = false, "regularization"_a = 0.0f, "bias_regularization"_a = 0.0f,
+        "recklessness"_a = 0.0f, "n_threads"_a = 1);
   m.def("fit_point", &fit_point, "user_side"_a, "item_side"_a, "P"_a.noconvert(), "Q"_a.noconvert(),
         "user_bias"_a.none(), "item_bias"_a.none(), "values"_a.noconvert(), "mean"_a = 0.0f, "learning_rate"_a = 0.01f,
         "regularization"_a = 0.1f, "n_rounds"_a = 1, "n_threads"_a = 1, "callback"_a = nb::none());

@@ -135,7 +135,8 @@ std::vector<double> run_rounds(const Side& users, const Side& items, const Score
   return history;
 }
 
-void settle_rows(const Side& side, const ScoreFit& fit, const int32_t* n_steps, const Watch& watch) {
+void settle_rows(const Side& side, const ScoreFit& fit, const int32_t* n_steps, const float* rates,
+                 const Watch& watch) {
   const int64_t n_chunks = static_cast<int64_t>(side.cuts.size()) - 1;
   const bool exact = fit.method == Method::resbemf_exact;
   Crew crew(static_cast<int>(std::min<int64_t>(fit.n_threads, n_chunks)));
@@ -154,6 +155,7 @@ void settle_rows(const Side& side, const ScoreFit& fit, const int32_t* n_steps, 
   pass.row_penalty = penalty.data();
   const int64_t stride = Layout(pass.n_scores).stride(pass.n_factors + pass.biased);
   std::vector<std::unique_ptr<float[]>> scratch, before;
+  std::vector<Pass> own(crew.size(), pass);
   for (int t = 0; t < crew.size(); ++t) {
     scratch.emplace_back(new float[kernels().scratch_floats(pass)]);
     before.emplace_back(new float[stride]);
@@ -166,7 +168,8 @@ void settle_rows(const Side& side, const ScoreFit& fit, const int32_t* n_steps, 
         if (left[row] <= 0) continue;
         float *x = fit.P + row * stride, *old = before[thread].get();
         std::copy(x, x + stride, old);
-        kernel(pass, row, row + 1, scratch[thread].get());
+        own[thread].learning_rate = rates[row];
+        kernel(own[thread], row, row + 1, scratch[thread].get());
         left[row] = exact && std::equal(x, x + stride, old) ? 0 : left[row] - 1;
       }
     });

@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from starcast.errors import choose
 from starcast.kernels import Side, fast, resolve_threads
@@ -91,9 +90,8 @@ class DirMF(PerScore):
             n_rounds=n_iters, n_threads=resolve_threads(self.n_jobs), callback=on_round,
         )  # fmt: skip
 
-    def _settle(self, side: Side, rows: Any, others: Any, steps: npt.NDArray[np.int32]) -> None:
+    def _settle(self, side: Side, rows: Any, others: Any, steps: Any, rates: Any) -> None:
         fast.solve_rows(
-            "dirmf", side, rows, others, self._base, self.scores_.astype(np.float32), steps, self.n_factors,
-            learning_rate=self.learning_rate, regularization=self.regularization,
-            n_threads=resolve_threads(self.n_jobs),
+            "dirmf", side, rows, others, self._base, self.scores_.astype(np.float32), steps, rates, self.n_factors,
+            regularization=self.regularization, n_threads=resolve_threads(self.n_jobs),
         )  # fmt: skip

@@ -65,8 +65,11 @@ class PerScore(Factorization):
         raise NotImplementedError
 
     def _solve_rows(self, of: str, side: Side, start: Codes | None = None) -> dict[str, npt.NDArray[Any]]:
-        name, others = ("user_factors_", self._Q) if of == "users" else ("item_factors_", self._P)
-        factors = getattr(self, name)
+        name, factors, fixed, others = (
+            ("user_factors_", self.user_factors_, self.item_factors_, self._Q)
+            if of == "users"
+            else ("item_factors_", self.item_factors_, self.user_factors_, self._P)
+        )
         most, few = self._row_steps()
         planes = np.full((len(side.start) - 1, *factors.shape[1:]), self.ROW_START, np.float32)
         steps = np.full(len(planes), most, np.int32)
@@ -74,7 +77,7 @@ class PerScore(Factorization):
             planes[start >= 0] = factors[start[start >= 0]]
             steps[start >= 0] = few
         rows = pack(planes)
-        self._settle(side, rows, others, steps)
+        self._settle(side, rows, others, steps, self._row_rates(side, fixed))
         return {name: unpack(rows, planes.shape)}
 
     def _row_steps(self) -> tuple[int, int]:
@@ -85,7 +88,11 @@ class PerScore(Factorization):
         """
         return self.n_iter_, 1
 
-    def _settle(self, side: Side, rows: Any, others: Any, steps: npt.NDArray[np.int32]) -> None:
+    def _row_rates(self, side: Side, others: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        """Return the learning rate of each row that is solved for alone."""
+        return np.full(len(side.start) - 1, self._learning_rate(), np.float32)
+
+    def _settle(self, side: Side, rows: Any, others: Any, steps: Any, rates: Any) -> None:
         """Move the rows, in the layout of the kernels, by as many steps as each is to take."""
         raise NotImplementedError
 

@@ -160,9 +160,9 @@ class ResBeMF(PerScore):
     def _row_steps(self) -> tuple[int, int]:
         return 100, 10  # at most; with twenty ratings, a row comes to rest after about thirty
 
-    def _settle(self, side: Side, rows: Any, others: Any, steps: npt.NDArray[np.int32]) -> None:
+    def _settle(self, side: Side, rows: Any, others: Any, steps: Any, rates: Any) -> None:
         fast.solve_rows(
-            "resbemf", side, rows, others, self._base, spread_scores(self.scores_), steps,
+            "resbemf", side, rows, others, self._base, spread_scores(self.scores_), steps, rates,
             self.n_factors, self._has_biases(), regularization=self.regularization,
             bias_regularization=self.bias_regularization, recklessness=self.recklessness,
             n_threads=resolve_threads(self.n_jobs),
