@@ -41,7 +41,7 @@ from starcast.models import MODELS, load, make_model
 from starcast.progress import progress_bar
 from starcast.reproduce import EXPERIMENTS, FACTORIZATIONS
 from starcast.reproduce.run import Run
-from starcast.reproduction import STAGES, facts, outcome, reproduce
+from starcast.reproduction import STAGES, USUAL_STAGES, facts, outcome, reproduce
 from starcast.search import METHODS, search
 from starcast.sound_report import reproduce_soundly, sound_table
 from starcast.spaces import paper_space, read_space
@@ -287,7 +287,10 @@ def search_command(
 def reproduce_command(
     dataset: Annotated[str, typer.Argument(help=f"One of: {', '.join(EXPERIMENTS)}.")],
     stage: Annotated[
-        list[str] | None, typer.Option("--stage", "-s", help=f"One of: {', '.join(STAGES)}; may be given many times.")
+        list[str] | None,
+        typer.Option(
+            "--stage", "-s", help=f"One of: {', '.join(STAGES)}; may be given many times; by default all but neural."
+        ),
     ] = None,
     models: Annotated[str, typer.Option("--models", "-m", help="Models, with commas.")] = ",".join(FACTORIZATIONS),
     folder: Annotated[Path, typer.Option("--out", "-o", help="The folder of the results.")] = Path("reproduction"),
@@ -308,7 +311,7 @@ def reproduce_command(
             sound = reproduce_soundly(dataset, folder, on_progress=status.update)
         return show(sound.overall.rows, sound_table(sound), as_json)
     run = Run(dataset, folder, tuple(models.split(",")), compare, jobs, limit)
-    found = reproduce(run, stage or STAGES, bar=lambda title: progress_bar(title, err.is_terminal))
+    found = reproduce(run, stage or USUAL_STAGES, bar=lambda title: progress_bar(title, err.is_terminal))
     return show(facts(run, found), outcome(run, found), as_json)
 
 

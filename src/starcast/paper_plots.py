@@ -14,6 +14,7 @@ Floats = npt.NDArray[np.float64]
 INK = "#1d2129"
 COLOURS = dict(zip(("ResBeMF", "BeMF", "DirMF", "PMF", "BiasedMF"), PALETTE, strict=False))
 MARKERS = {"ResBeMF": "o", "BeMF": "s", "DirMF": "^", "PMF": "D", "BiasedMF": "v"}
+NEURAL_COLOURS = dict(zip(("MLP", "MLP in batches", "GCMC", "NGCF", "MWGP"), PALETTE[5:], strict=False))
 DASHES = {"PMF": (0, (5, 2)), "BiasedMF": (0, (1.5, 1.5))}
 MEASURE_NAMES = {"1-MAE": "1 − MAE", "coverage": "coverage", "accuracy": "accuracy", "mAP": "mAP@10"}
 
@@ -114,6 +115,41 @@ def draw_curves(bands: Mapping[str, Mapping[str, Band]], thresholds: Sequence[fl
         panels[measure].set_xlabel("reliability threshold θ")
     handles, names = panels["1-MAE"].get_legend_handles_labels()
     figure.legend(handles, names, loc="outside upper right", ncols=len(names), frameon=False, fontsize=10)
+    if title:
+        figure.suptitle(title, fontsize=11, fontweight="bold", x=0.01, ha="left")
+    return figure
+
+
+def draw_neural_curves(
+    here: Mapping[str, Mapping[str, Floats]],
+    there: Mapping[str, Mapping[str, Floats]],
+    thresholds: Sequence[float],
+    band: Mapping[str, Band],
+    title: str = "",
+) -> Any:
+    """Draw the four measures of the neural models against θ: ours as lines, the published ones dashed.
+
+    `band` has the measures of ResBeMF, which stands behind them as in the paper.
+    """
+    figure = new_figure((9.2, 6.6))
+    panels = dict(zip(("1-MAE", "accuracy", "coverage", "mAP"), figure.subplots(2, 2, sharex=True).flat, strict=True))
+    for measure, ax in panels.items():
+        style_axes(ax)
+        if measure in band:
+            ax.plot(thresholds, band[measure].mean, color=COLOURS["ResBeMF"], linewidth=1.2, label="ResBeMF", zorder=2)
+            ax.fill_between(
+                thresholds, band[measure].low, band[measure].high, color=COLOURS["ResBeMF"], alpha=0.15, linewidth=0
+            )
+        for curves, style in ((here, {"linewidth": 1.9}), (there, {"linewidth": 1.3, "linestyle": (0, (4, 2))})):
+            for model, values in curves.get(measure, {}).items():
+                label = model if curves is here else f"{model}, published"
+                ax.plot(thresholds, values, color=NEURAL_COLOURS[model], label=label, zorder=3, **style)
+        ax.set_ylabel(MEASURE_NAMES[measure])
+    panels["coverage"].set_ylim(-0.03, 1.03)
+    for measure in ("coverage", "mAP"):
+        panels[measure].set_xlabel("reliability threshold θ")
+    handles, names = panels["1-MAE"].get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside lower center", ncols=5, frameon=False, fontsize=9)
     if title:
         figure.suptitle(title, fontsize=11, fontweight="bold", x=0.01, ha="left")
     return figure

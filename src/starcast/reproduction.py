@@ -22,14 +22,16 @@ from starcast.plots import new_figure, to_svg
 from starcast.report import facts_html, figure_html, page_html, table_html
 from starcast.reproduce import summary
 from starcast.reproduce.experiment import WITHOUT_RELIABILITY, title_of
+from starcast.reproduce.neural import Curves, neural_curves, run_neural
 from starcast.reproduce.run import Run
 from starcast.reproduce.searching import run_search
 from starcast.reproduce.testing import run_test, run_time
 from starcast.reproduce.verdict import Verdict, gap_text, verdict_tables, verdicts
 
 Bar = Callable[[str], AbstractContextManager[OnProgress]]
-WORK = {"search": run_search, "test": run_test, "time": run_time}
+WORK = {"search": run_search, "test": run_test, "time": run_time, "neural": run_neural}
 STAGES = (*WORK, "figures")
+USUAL_STAGES = tuple(stage for stage in STAGES if stage != "neural")  # which needs PyTorch
 WORDS = {
     "numIters": "number of iterations", "numFactors": "number of factors", "learningRate": "learning rate",
     "regularization": "regularization", "gamma": "learning rate γ", "lambda": "regularization λ",
@@ -37,7 +39,7 @@ WORDS = {
 ORDER = ("numFactors", "regularization", "learningRate", "numIters")  # of the paper's panels
 
 
-def reproduce(run: Run, stages: Sequence[str] = STAGES, *, bar: Bar) -> list[Verdict]:
+def reproduce(run: Run, stages: Sequence[str] = USUAL_STAGES, *, bar: Bar) -> list[Verdict]:
     """Run the stages in their order; return how far the figures are from the published ones, if there are any.
 
     `bar` gives a function that is told of the progress of a stage, such as :func:`starcast.progress.progress_bar`.
@@ -59,22 +61,29 @@ def reproduce(run: Run, stages: Sequence[str] = STAGES, *, bar: Bar) -> list[Ver
 def write_figures(run: Run, found: Sequence[Verdict] = ()) -> Path:
     """Draw what the run has results for, as PNG, SVG and the CSV of what is drawn; return the report page."""
     title = run.experiment.title
-    searches = summary.searches(run)
+    bands, times, neural = summary.curve_bands(run), summary.fitting_times(run), neural_curves(run)
+    searches = summary.searches(run) if summary.drawn_from(run) or not neural[0] else {}
     figures: dict[str, Any] = {}
     reliable = {name: _panels(search) for name, search in searches.items() if name not in _unreliable()}
     if reliable:
         figures["hyperparameters"] = paper_plots.draw_hyperparameters(reliable, f"{title}: random search")
     fronts = {name: (search.coverage[search.front], search.quality[search.front]) for name, search in searches.items()}
-    figures["fronts"] = paper_plots.draw_fronts(fronts, f"{title}: fronts of the search")
-    bands, times = summary.curve_bands(run), summary.fitting_times(run)
+    if fronts:
+        figures["fronts"] = paper_plots.draw_fronts(fronts, f"{title}: fronts of the search")
     if bands:
         figures["test-curves"] = paper_plots.draw_curves(bands, PAPER_THRESHOLDS, f"{title}: test")
+    if neural[0]:
+        band = {measure: curves["ResBeMF"] for measure, curves in bands.items() if "ResBeMF" in curves}
+        figures["neural-curves"] = paper_plots.draw_neural_curves(
+            *neural, PAPER_THRESHOLDS, band, f"{title}: test, neural models"
+        )
     if times:
         figures["fitting-times"] = paper_plots.draw_times(times, f"{title}: fitting times")
     numbers: dict[str, list[list[Any]]] = {
         "hyperparameters": _search_numbers(searches),
         "fronts": _front_numbers(fronts),
         "test-curves": _band_numbers(bands),
+        "neural-curves": _neural_numbers(*neural),
         "fitting-times": [["model", "seconds"], *([name, time] for name in times for time in times[name])],
     }
     for name, figure in figures.items():
@@ -99,7 +108,7 @@ def outcome(run: Run, found: Sequence[Verdict]) -> Group:
             table.add_row(name, str(len(seconds)), paper_plots.time_text(seconds), *published)
         parts += [table, Text()]
     folder = run.folder / run.dataset
-    files = (folder / name for name in ("report.html", "figures", "gridsearch", "test-split"))
+    files = (folder / name for name in ("report.html", "figures", "gridsearch", "test-split", "neural"))
     parts.append(
         Text("\n".join(f"written: {path}" for path in files if path.is_file() or any(path.glob("*"))), overflow="fold")
     )
@@ -148,6 +157,15 @@ def _band_numbers(bands: Mapping[str, Mapping[str, summary.Band]]) -> list[list[
     return rows
 
 
+def _neural_numbers(here: Curves, there: Curves) -> list[list[Any]]:
+    rows: list[list[Any]] = [["measure", "model", "source", "threshold", "value"]]
+    for source, curves in (("here", here), ("published", there)):
+        for measure, models in curves.items():
+            for name, values in models.items():
+                rows += [[measure, name, source, t, v] for t, v in zip(PAPER_THRESHOLDS, values, strict=True)]
+    return rows
+
+
 def _page(run: Run, figures: Mapping[str, Any], times: Mapping[str, Sequence[float]], found: Sequence[Verdict]) -> str:
     captions = {
         "hyperparameters": "Every setting of the search, a row of panels per model and a colour per value; rings are "
@@ -156,6 +174,8 @@ def _page(run: Run, figures: Mapping[str, Any], times: Mapping[str, Sequence[flo
         "fronts": "The settings that no other setting of the model beats, among those that cover 2 % in every fold.",
         "test-curves": "Test ratings: the mean over the rows of each front, and its 95 % t-interval over those rows. "
         "1 − MAE, accuracy and mAP leave out rows that cover 2 % or less.",
+        "neural-curves": "Test ratings: neural models, here as lines, as published dashed. Published MLP and MWGP have no "
+        "reliability; here MWGP's variance gives it one. 1 − MAE, accuracy and mAP are left out at a coverage of 2 %.",
         "fitting-times": f"Fitting on the training part with {run.threads} threads, in double precision.",
     }
     title = f"{run.experiment.title}: the paper's experiments again"
