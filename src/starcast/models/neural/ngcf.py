@@ -38,9 +38,9 @@ class NGCF(Neural):
     n_factors : int, default=64
         Columns of the embeddings and of each layer.
     n_layers : int, default=3
-    normalization : {"left", "symmetric"}
-        The graph with loops divided by the degree of the receiver, as the published program does by default; or
-        without loops by the root of both degrees, as its paper says.
+    normalization : {"symmetric", "left"}
+        The graph divided by the root of both degrees, as the paper says; or the graph with loops divided by the degree
+        of the receiver, as the published program does by default.
     dropout : float, default=0.1
         The share of a layer's outputs that is dropped in a step.
     node_dropout : float, default=0.7
@@ -48,7 +48,7 @@ class NGCF(Neural):
         the embeddings learn the ratings by heart within five epochs.
     regularization : float, default=1e-05
         Weight of half the squared length of the codes :math:`e_u` and :math:`e_i` of a rating.
-    n_iters : int, default=80
+    n_iters : int, default=100
         Epochs.
     learning_rate : float, default=0.005
     batch_size : int, default=8192
@@ -92,11 +92,11 @@ class NGCF(Neural):
         self,
         n_factors: int = 64,
         n_layers: int = 3,
-        normalization: str = "left",
+        normalization: str = "symmetric",
         dropout: float = 0.1,
         node_dropout: float = 0.7,
         regularization: float = 1e-5,
-        n_iters: int = 80,
+        n_iters: int = 100,
         learning_rate: float = 0.005,
         batch_size: int = 8192,
         averaging: float = 0.99,
