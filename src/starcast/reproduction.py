@@ -175,7 +175,7 @@ def _page(run: Run, figures: Mapping[str, Any], times: Mapping[str, Sequence[flo
         "test-curves": "Test ratings: the mean over the rows of each front, and its 95 % t-interval over those rows. "
         "1 − MAE, accuracy and mAP leave out rows that cover 2 % or less.",
         "neural-curves": "Test ratings: neural models, here as lines, as published dashed. Published MLP and MWGP have "
-        "no reliability; here MWGP's variance gives it one. 1 − MAE, accuracy and mAP are left out at a coverage of 2 %.",
+        "no reliability; here MWGP's variance gives it one. The rest is left out at a coverage of 2 %.",
         "fitting-times": f"Fitting on the training part with {run.threads} threads, in double precision.",
     }
     title = f"{run.experiment.title}: the paper's experiments again"
