@@ -7,11 +7,12 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from small import NAMES, make
 
 import starcast as sc
 from starcast import cli
 from starcast.errors import DataError, NotFittedError, ParameterError, UnknownNameError
-from starcast.models import MODELS, explanation, make_model
+from starcast.models import MODELS, explanation
 
 SOLVING = [name for name, cls in MODELS.items() if cls._solves_rows is not sc.Model._solves_rows]
 by_model = pytest.mark.parametrize("name", SOLVING)
@@ -30,7 +31,7 @@ def fitted(ratings):
 
     def fitted(name):
         if name not in made:
-            made[name] = make_model(name, {"random_state": 0}).fit(ratings)
+            made[name] = make(name).fit(ratings)
         return made[name]
 
     return fitted
@@ -67,7 +68,7 @@ def test_it_is_what_leaving_each_rating_out_gives(fitted, ratings, name):
 
 @by_model
 def test_the_model_and_the_answer_stay_the_same(ratings, name):
-    model = make_model(name, {"random_state": 0}).fit(ratings)
+    model = make(name).fit(ratings)
     before = {k: v.tobytes() for k, v in vars(model).items() if isinstance(v, np.ndarray) and v.dtype != object}
     frames = [model.set_params(n_jobs=n).explain(3, 5) for n in (1, 3)]
     assert frames[0].equals(frames[1])
@@ -136,7 +137,7 @@ def test_questions_that_cannot_be_answered_are_said(fitted, call, error, message
         call(fitted("resbemf"))
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", NAMES)
 def test_models_that_cannot_say_so(ratings, name):
     with pytest.raises(NotFittedError, match=r"is not fitted"):
         MODELS[name]().explain(3, 5)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from small import NAMES, make
 
 import starcast as sc
 from starcast.errors import DataError, DivergenceError, NotFittedError, ParameterError
@@ -31,7 +32,7 @@ def fitted(parts):
 
     def fitted(name):
         if name not in made:
-            made[name] = make_model(name, {"random_state": 0}).fit(parts[0])
+            made[name] = make(name).fit(parts[0])
         return made[name]
 
     return fitted
@@ -230,7 +231,7 @@ def test_users_held_out_are_forecast_as_well_as_by_a_refit(fitted, parts, name):
         np.r_[train.items[train.item], given.items[given.item]],
         np.r_[train.values, given.values],
     )
-    refit = make_model(name, {"random_state": 0}).fit(both)
+    refit = make(name).fit(both)
     folded = fitted(name).fold_in(given)
     assert nll(folded, held) < (1.05 if name == "dirmf" else 1.03) * nll(refit, held)
     before = nll(fitted(name), held)  # which knows nothing of them
@@ -255,7 +256,7 @@ def test_forecasts_grow_better_and_more_reliable_with_the_ratings(fitted, parts,
 
 @by_model
 def test_the_model_stays_as_it_is_and_its_items_are_shared(parts, name):
-    model = make_model(name, {"random_state": 0}).fit(parts[0])
+    model = make(name).fit(parts[0])
     before = state(model)
     folded = model.fold_in(parts[1])
     folded.recommend(n=3)
@@ -373,7 +374,7 @@ def test_ratings_that_cannot_be_folded_in_are_refused(fitted, ratings, message):
         model.fold_in(ratings(model))
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", NAMES)
 def test_an_unfitted_model_folds_in_nobody(parts, name):
     with pytest.raises(NotFittedError, match=rf"{MODELS[name].__name__} is not fitted"):
         MODELS[name]().fold_in(parts[1])

@@ -141,10 +141,10 @@ def test_models_that_cannot_solve_for_rows_learn_afresh(parts, name, params):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_without_a_fit_it_is_one(parts, name):
+def test_without_a_fit_it_is_one(tiny, name):
     model = make(name)
-    assert model.partial_fit(parts[0]) is model
-    assert state(model) == state(make(name).fit(parts[0]))
+    assert model.partial_fit(tiny[0]) is model
+    assert state(model) == state(make(name).fit(tiny[0]))
 
 
 # What is remembered.
