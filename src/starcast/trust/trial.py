@@ -10,7 +10,7 @@ from starcast.trust.evidence import betting_p_value, binomial_p_value, reject_in
 
 Floats = npt.NDArray[np.float64]
 
-N_STARTS = 20  # candidates that have a share of the level of their own
+N_STARTS = 10  # candidates that have a share of the level of their own
 
 
 class Trial:
@@ -48,14 +48,21 @@ class Trial:
         else:  # the strictest predict nothing, so testing begins anew at several places
             starts = np.unique(np.linspace(0, len(order) - 1, N_STARTS + 1).astype(int))
             shares[starts] = self.level / len(starts)
-        levels = reject_in_turn([self.p_value(theta, risk) for theta in order], shares)
+        p_values = self._p_values(order, risk)
+        p_values[0] = 0.0 if self._is_certain(order[0]) else p_values[0]
+        levels = reject_in_turn(p_values, shares)
         kept = np.flatnonzero(levels)
         return None if len(kept) == 0 else (float(order[kept[-1]]), float(levels[kept[-1]]))
 
+    def _p_values(self, thresholds: Floats, risk: float) -> list[float]:
+        """Return the p-value of each; those that keep the same ratings share theirs."""
+        n_less = np.searchsorted(np.sort(self.reliability), thresholds)
+        _, first, same = np.unique(n_less, return_index=True, return_inverse=True)
+        found = [self.p_value(theta, risk) for theta in thresholds[first]]
+        return [found[place] for place in same]
+
     def p_value(self, theta: float, risk: float) -> float:
         """Return the p-value against "with this threshold the risk is above `risk`"."""
-        if self.promise == "coverage" and theta == 0:
-            return 0.0  # nothing is less reliable than that
         sample = self.sample(theta)
         if self.user is None and self.promise != "mae":
             return binomial_p_value(sample, risk)
@@ -77,7 +84,10 @@ class Trial:
 
     def bound(self, theta: float, level: float) -> float:
         """Return the lowest risk that can be ruled to be an upper bound at that level."""
-        return lowest(lambda risk: self.p_value(theta, risk) <= level)
+        return 0.0 if self._is_certain(theta) else lowest(lambda risk: self.p_value(theta, risk) <= level)
+
+    def _is_certain(self, theta: float) -> bool:
+        return self.promise == "coverage" and theta == 0  # nothing is less reliable than that
 
 
 def lowest(passes: Callable[[float], bool], n_halvings: int = 24) -> float:
