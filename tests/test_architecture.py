@@ -20,6 +20,7 @@ LAYERS = [
     ["plots", "paper_plots", "report", "serve", "terminal"],
     ["demo", "doctor", "reproduction", "sound_report"],
     ["console"],
+    ["trust_commands"],
     ["cli"],
 ]
 LAYER = {name: depth for depth, layer in enumerate(LAYERS) for name in layer}

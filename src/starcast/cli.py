@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.markup import escape
@@ -14,29 +14,33 @@ from starcast.console import (
     Columns,
     Duplicates,
     Encoding,
+    Item,
     Json,
     ModelFile,
     NewRatings,
     OnBad,
     Out,
+    Pairs,
     Part,
     Separator,
     Source,
     Threshold,
+    User,
     err,
     fold_file,
     out,
     parse_parameter,
+    parse_threshold,
+    read_question,
     read_source,
     show,
     write_table,
 )
 from starcast.datasets import DATASETS, load_dataset
 from starcast.doctor import examination_table, examine
-from starcast.errors import ParameterError, StarcastError, choose
+from starcast.errors import StarcastError, choose
 from starcast.evaluate import THRESHOLDS, evaluate
 from starcast.front import Front
-from starcast.io import read_pairs
 from starcast.models import MODELS, load, make_model
 from starcast.progress import progress_bar
 from starcast.reproduce import EXPERIMENTS, FACTORIZATIONS
@@ -54,6 +58,8 @@ from starcast.terminal import (
     recommendation_table,
     threshold_table,
 )
+from starcast.trust import calibrate
+from starcast.trust_commands import sets, threshold
 
 app = typer.Typer(
     help="Star ratings as forecasts: collaborative filtering that says how sure it is.",
@@ -107,6 +113,7 @@ def fit(
     param: Annotated[
         list[str] | None, typer.Option("--param", "-p", help="A parameter of the model: name=value.")
     ] = None,
+    calibrated: Annotated[bool, typer.Option("--calibrate", help="Make its probabilities frequencies.")] = False,
     split: Part = "all",
     sep: Separator = None,
     columns: Columns = None,
@@ -122,26 +129,25 @@ def fit(
     reading = {"duplicates": duplicates, "on_bad": on_bad, "encoding": encoding}
     table = read_source(ratings, split, "train", sep, columns, **reading)
     if "verbose" in chosen.get_params():
-        chosen.set_params(verbose=err.is_terminal).fit(table).set_params(verbose=False).save(out_file)
+        chosen.set_params(verbose=err.is_terminal).fit(table).set_params(verbose=False)
     else:
-        chosen.fit(table).save(out_file)
-    facts = {
-        "model": type(chosen).__name__,
-        "params": chosen.get_params(),
-        "ratings": len(table),
-        "file": str(out_file),
-    }
-    show(facts, f"{chosen!r} fitted on {table!r}\nwritten to {out_file}", as_json)
+        chosen.fit(table)
+    if calibrated:
+        with err.status("calibrating"):
+            chosen = calibrate(chosen, table)
+    chosen.save(out_file)
+    facts = {"model": type(chosen).__name__, "params": chosen.get_params(), "ratings": len(table)}
+    facts |= {"file": str(out_file)} | ({"calibration_gain": chosen.calibration_gain_} if calibrated else {})
+    told = f"\ncalibrated: {chosen.calibration_gain_:.4f} nats a held-out rating gained" if calibrated else ""
+    show(facts, f"{chosen!r} fitted on {table!r}{told}\nwritten to {out_file}", as_json)
 
 
 @app.command(epilog="Example: [bold]starcast predict model.starcast 196 242 --threshold 0.5[/bold]")
 def predict(
     model: ModelFile,
-    user: Annotated[str | None, typer.Argument(help="A user's name.")] = None,
-    items: Annotated[list[str] | None, typer.Argument(help="One or more items.")] = None,
-    pairs: Annotated[
-        Path | None, typer.Option("--pairs", help="A file with a user and an item column instead.")
-    ] = None,
+    user: User = None,
+    items: Item = None,
+    pairs: Pairs = None,
     threshold: Threshold = None,
     point: Annotated[str, typer.Option("--point", help="What to predict: mode, median or mean.")] = "mode",
     out_file: Out = None,
@@ -149,20 +155,14 @@ def predict(
 ) -> None:
     """Forecast ratings: the probability of every score, a prediction, a reliability, or silence."""
     fitted = load(model)
-    if (pairs is None) == (user is None or not items):
-        raise ParameterError("give a user and at least one item, or a file with --pairs.")
-    if pairs is None:
-        whom: Any = fitted.parse_users([user or ""])
-        what: Any = fitted.parse_items(items or [])
-    else:
-        user_texts, item_texts = read_pairs(pairs)
-        whom, what = fitted.parse_users(user_texts), fitted.parse_items(item_texts)
-    frame = fitted.predict(whom, what, threshold, point=point)
+    whom, what = read_question(fitted, user, items, pairs)
+    theta = parse_threshold(threshold)
+    frame = fitted.predict(whom, what, theta, point=point)
     answer = fitted.predict_proba(whom, what)
     if out_file is not None:
         return write_table(frame, out_file)
     names = fitted.titles_for(frame["item"].to_list())
-    table = forecast_table(names, answer, threshold, point=point, known=frame["known"].to_list())
+    table = forecast_table(names, answer, theta, point=point, known=frame["known"].to_list())
     probs = [dict(zip(map(str, answer.scores.tolist()), row, strict=True)) for row in answer.probs.tolist()]
     return show([row | {"probs": p} for row, p in zip(frame.to_dicts(), probs, strict=True)], table, as_json)
 
@@ -184,7 +184,7 @@ def recommend(
     with Progress(console=err, transient=True, disable=not err.is_terminal) as progress:
         task = progress.add_task("recommending", total=None)
         frame = fitted.recommend(
-            whom, n, threshold, exclude_seen=not include_seen,
+            whom, n, parse_threshold(threshold), exclude_seen=not include_seen,
             on_progress=lambda done, total: progress.update(task, completed=done, total=total),
         )  # fmt: skip
     if out_file is not None:
@@ -335,6 +335,10 @@ def doctor(as_json: Json = False) -> None:
     """Tell what is installed, what is missing and how to get it."""
     checks = examine()
     show([vars(check) for check in checks], examination_table(checks), as_json)
+
+
+app.command(epilog="Example: [bold]starcast threshold model.starcast new.csv --accuracy 0.6[/bold]")(threshold)
+app.command(epilog="Example: [bold]starcast sets model.starcast new.csv 196 242 --alpha 0.2[/bold]")(sets)
 
 
 @app.callback(invoke_without_command=True)

@@ -10,10 +10,11 @@ import numpy as np
 import typer
 from rich.console import Console
 
+from starcast import trust
 from starcast.datasets import DATASETS, load_dataset
 from starcast.errors import ParameterError, choose, plural
 from starcast.files import replacing
-from starcast.io import read_ratings
+from starcast.io import read_pairs, read_ratings
 from starcast.models import Model
 from starcast.names import strings
 from starcast.ratings import Ratings
@@ -34,8 +35,17 @@ def _check_ending(path: Path | None) -> Path | None:
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of a table for people.")]
 Threshold = Annotated[
-    float | None, typer.Option("--threshold", "-t", help="θ: withhold what is less reliable than this, from 0 to 1.")
+    str | None,
+    typer.Option(
+        "--threshold",
+        "-t",
+        metavar="θ",
+        help="Withhold what is less reliable than this, from 0 to 1; error:0.85 goes by the error that is expected.",
+    ),
 ]
+User = Annotated[str | None, typer.Argument(help="A user's name.")]
+Item = Annotated[list[str] | None, typer.Argument(help="One or more items.")]
+Pairs = Annotated[Path | None, typer.Option("--pairs", help="A file with a user and an item column instead.")]
 Out = Annotated[
     Path | None,
     typer.Option("--out", "-o", callback=_check_ending, help="Write the table here: .csv, .parquet or .json."),
@@ -95,6 +105,30 @@ def fold_file(model: Model, file: Path) -> Model:
         count = f"{folded.n_left_out:,} of {plural(len(table), 'rating')}"
         err.print(f"[yellow]note:[/yellow] left out {count}: the model does not know their items.", soft_wrap=True)
     return folded
+
+
+def read_question(
+    model: Model, user: str | None, items: list[str] | None, pairs: Path | None
+) -> tuple[list[Any], list[Any]]:
+    """Return the users and items that are asked for: a user and some items, or the pairs of a file."""
+    if (pairs is None) == (user is None or not items):
+        raise ParameterError("give a user and at least one item, or a file with --pairs.")
+    user_texts, item_texts = ([user or ""], items or []) if pairs is None else read_pairs(pairs)
+    return model.parse_users(user_texts), model.parse_items(item_texts)
+
+
+def parse_threshold(text: str | None) -> float | None:
+    """Return the threshold that is written as a number, or as its kind and a number: ``error:0.85``."""
+    if text is None:
+        return None
+    kind, colon, number = text.rpartition(":")
+    try:
+        theta = float(number)
+    except ValueError:
+        raise ParameterError(
+            f"a threshold must be a number, or a kind and a number: error:0.85, got {text!r}."
+        ) from None
+    return trust.Threshold(theta, kind) if colon else theta
 
 
 def parse_parameter(text: str) -> tuple[str, Any]:

@@ -135,6 +135,17 @@ def explanation_table(rows: Sequence[dict[str, Any]], name: str) -> Table:
     return table
 
 
+def set_table(names: Sequence[str], rows: Sequence[dict[str, Any]], alpha: float) -> Table:
+    """Return rating sets as a table."""
+    table = Table(header_style="bold", box=None, pad_edge=False, padding=(0, 2))
+    table.add_column("item", overflow="ellipsis", no_wrap=True, max_width=34)
+    table.add_column(f"{1 - alpha:.0%} set", justify="right", no_wrap=True)
+    for name, row in zip(names, rows, strict=True):
+        scores = f"{row['low']:g}" if row["size"] == 1 else f"{row['low']:g} to {row['high']:g}"
+        table.add_row(Text(name + ("" if row["known"] else " (unknown pair)")), scores)
+    return table
+
+
 def front_table(
     rows: Sequence[dict[str, Any]], params: Sequence[str], objectives: Sequence[str], n_trials: int
 ) -> Table:
