@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 from scipy.optimize import isotonic_regression
 from world import ask, draw, make_world
 
@@ -306,6 +307,22 @@ def test_a_file_with_a_broken_calibration_is_refused(calibrated, change, tmp_pat
     model.save(tmp_path / "m")
     with pytest.raises(FileFormatError, match=r"is damaged: calibration_ is no calibration\."):
         sc.load(tmp_path / "m")
+
+
+@settings(derandomize=True, max_examples=150, deadline=None)
+@given(
+    hnp.arrays(
+        st.sampled_from([np.float16, np.float32, np.float64]),
+        st.tuples(st.integers(0, 9), st.just(3)),
+        elements=st.sampled_from([-6e4, -1.0, 0.0, 0.25, 0.5, 1.0, 6e4]),
+    )
+)
+def test_whatever_is_sound_gives_distributions(calibration):
+    probs = np.array([[1, 0, 0], [0, 0.5, 0.5], [0.2, 0.3, 0.5]])
+    if recalibration.is_sound(calibration):
+        moved = recalibrate(probs, calibration)
+        assert np.isfinite(moved).all()
+        assert moved.sum(axis=1) == pytest.approx(1)
 
 
 def test_a_calibration_for_another_scale_is_refused(calibrated, tmp_path):

@@ -54,6 +54,7 @@ def log_probs(probs: npt.NDArray[Any]) -> Floats:
 
 def is_sound(calibration: npt.NDArray[Any]) -> bool:
     """Tell whether any distribution comes out as one: what a model file is asked before it is trusted."""
+    calibration = calibration.astype(np.float64)
     cuts = calibration[CUTS:]
     rises = (np.diff(calibration[KNOT]) >= 0).all() if len(calibration) >= CUTS else False
     levels = cuts.reshape(2, -1, calibration.shape[1]) if len(cuts) % 2 == 0 else np.full((2, 2, 1), -1.0)

@@ -114,8 +114,6 @@ def _check_learnt(path: object, cls: type[Model], learnt: dict[str, Any], arrays
         if axes:
             _check_shape(path, name, arrays[name], axes.split(), sizes)
             _check_numbers(path, name, arrays[name])
-    if "calibration_" in arrays:
-        modelfile.require(recalibration.is_sound(arrays["calibration_"]), path, "calibration_ is no calibration")
     known = all(sizes[axis] for axis in ("users", "items", "ratings"))
     modelfile.require(known, path, "it knows no user, item or rating")
     scale, start, seen = arrays["scores_"], arrays["seen_start_"], arrays["seen_items_"]
@@ -126,6 +124,8 @@ def _check_learnt(path: object, cls: type[Model], learnt: dict[str, Any], arrays
     modelfile.require(((seen >= 0) & (seen < sizes["items"])).all(), path, "an item code lies outside the items")
     given = arrays.get("seen_scores_", np.zeros(1, np.int8))
     modelfile.require(((given >= 0) & (given < len(scale))).all(), path, "a score code lies outside the scale")
+    sound = "calibration_" not in arrays or recalibration.is_sound(arrays["calibration_"])
+    modelfile.require(sound, path, "calibration_ is no calibration")
     titles = arrays.get("titles_", learnt.get("titles_"))
     fits = isinstance(titles, np.ndarray) and titles.dtype == object and len(titles) == sizes["items"]
     modelfile.require(titles is None or fits, path, "the titles do not fit")

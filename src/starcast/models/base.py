@@ -59,7 +59,7 @@ class Model(Parametrized):
         "seen_scores_": "ratings",
         "item_counts_": "items",
     }
-    OPTIONAL: ClassVar[dict[str, str]] = {"calibration_": "rows scores", "calibration_gain_": ""}  # after calibrate
+    OPTIONAL: ClassVar[dict[str, str]] = {"calibration_": "maps scores", "calibration_gain_": ""}  # after calibrate
 
     users_: Array
     items_: Array
