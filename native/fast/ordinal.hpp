@@ -17,100 +17,120 @@ using Sixteen = Lanes<16>;  // columns of a row, ratings of a group, or draws
 class OrdinalRow {
  public:
   static STARCAST_INLINE int64_t scratch_floats(const OrdinalPass& p) {
-    const int64_t D = p.stride, J = p.n_basis, S = p.n_scores;
-    return 2 * D * D + 8 * D + G * D + J * G * D + G * (2 * J + S + J * J) + 64;
+    const int64_t D = p.stride, J = p.n_basis, S = p.n_scores, wide = D + 16 * J;
+    return 2 * D * D + 6 * D + G * (D + wide + 2 * J + S + J * J) + sums_floats(wide, D, J) + J * J * S + 64;
   }
 
   OrdinalRow(const OrdinalPass& pass, float* scratch)
       : p_(pass), D_(pass.n_columns), stride_(pass.stride), J_(pass.n_basis), S_(pass.n_scores) {
-    auto take = [&scratch](int64_t n) {
-      float* at = scratch;
-      scratch += n;
-      return at;
-    };
-    U_ = take(stride_ * stride_);
-    U1_ = take(stride_ * stride_);
-    g_ = take(stride_);
-    g1_ = take(stride_);
-    step_ = take(stride_);
-    trial_ = take(stride_);
-    away_ = take(stride_);
-    unit_ = take(stride_);
-    v_ = take(G * stride_);
-    w_ = take(static_cast<int64_t>(J_) * G * stride_);
-    eta_ = take(G * J_);
-    pull_ = take(G * J_);
-    prob_ = take(G * S_);
-    C_ = take(static_cast<int64_t>(G) * J_ * J_);
-    for (int j = 0, d = 0; j < J_; ++j) {
-      first_[j] = d;
-      d += p_.ranks[j];
-      first_[j + 1] = d;
+    for (int j = 0; j < J_; ++j) {
+      first_[j + 1] = first_[j] + p_.ranks[j];
+      wide_[j + 1] = wide_[j] + (p_.ranks[j] + 15) / 16 * 16;
     }
     K_ = first_[J_];
+    float** const vectors[] = {&g_, &g1_, &step_, &trial_, &away_, &unit_};
+    for (float** vector : vectors) scratch = take(scratch, vector, stride_);
+    scratch = take(scratch, &U_, static_cast<int64_t>(stride_) * stride_);
+    scratch = take(scratch, &U1_, static_cast<int64_t>(stride_) * stride_);
+    scratch = take(scratch, &eta_, G * J_);
+    scratch = take(scratch, &pull_, G * J_);
+    scratch = take(scratch, &prob_, G * S_);
+    scratch = take(scratch, &C_, static_cast<int64_t>(G) * J_ * J_);
+    scratch = take(scratch, &products_, static_cast<int64_t>(J_) * J_ * S_);
+    scratch = take(scratch, &v_, G * stride_ + 16);
+    scratch = take(scratch, &w_, static_cast<int64_t>(G) * wide_[J_]);
+    sums_ = scratch;
+    sums_floats_ = sums_floats(wide_[J_], K_, J_);
+    scratch = take(scratch, &pulls_, wide_[J_]);
+    scratch = take(scratch, &bias_pull_, J_);
+    scratch = take(scratch, &bias_square_, J_ * J_);
+    scratch = take(scratch, &crosses_, static_cast<int64_t>(J_) * wide_[J_]);
+    blocks_ = scratch;
+    float* product = products_;
+    for (int a = 0; a < J_; ++a)
+      for (int b = 0; b <= a; ++b)
+        for (int s = 0; s < S_; ++s) *product++ = p_.basis[a * S_ + s] * p_.basis[b * S_ + s];
   }
 
   void move(int64_t row) {
     float* theta = p_.rows + row * stride_;
-    double now = look(row, theta, g_, U_);
-    for (int n = 0; n < p_.n_steps; ++n) {
-      factorize(U_);
-      if (!climb(row, theta, now)) break;
-      if (n + 1 < p_.n_steps || p_.noise || p_.spread) now = look(row, theta, g_, U_);
+    const bool stays = !p_.noise && !p_.spread;  // nobody asks for the curvature where the steps end
+    double now = look(row, theta, g_, U_), size = factorize(U_);
+    for (int n = 1; n <= p_.n_steps && climb(row, theta, now); ++n) {
+      if (n == p_.n_steps && stays) break;
+      now = look(row, theta, g_, U_);
+      size = factorize(U_);
     }
-    if (p_.noise || p_.spread) {
-      const double size = factorize(U_);
-      if (p_.spread) add_inverse();
-      if (p_.noise) now = jump(row, theta, now, size);
-    }
+    if (p_.spread) add_inverse();
+    if (p_.noise) now = jump(row, theta, now, size);
     p_.row_objective[row] = now;
   }
 
  private:
+  // What a look at a row adds up over its ratings, before it is put in order.
+  static STARCAST_INLINE int64_t sums_floats(int64_t wide, int64_t K, int64_t J) {
+    return wide + J + J * J + J * wide + K * wide;
+  }
+  static STARCAST_INLINE float* take(float* from, float** vector, int64_t n) {
+    *vector = from;
+    return from + n;
+  }
+
   // The log-posterior of the row at theta and its gradient; the upper triangle of minus its second derivative if H.
   double look(int64_t row, const float* theta, float* g, float* H) {
-    for (int d = 0; d < stride_; ++d) g[d] = 0;
-    if (H)
-      for (int64_t d = 0; d < stride_ * stride_; ++d) H[d] = 0;
+    for (int64_t n = 0; n < sums_floats_; ++n) sums_[n] = 0;
     double objective = 0;
     for (int64_t n = p_.indptr[row]; n < p_.indptr[row + 1]; n += G) {
       const int64_t left = p_.indptr[row + 1] - n;
-      objective += meet(theta, n, left < G ? static_cast<int>(left) : G, g, H);
+      objective += meet(theta, n, left < G ? static_cast<int>(left) : G, H != nullptr);
     }
+    for (int d = 0; d < stride_; ++d) g[d] = 0;
+    for (int j = 0; j < J_; ++j) {
+      for (int d = 0; d < p_.ranks[j]; ++d) g[first_[j] + d] = pulls_[wide_[j] + d];
+      g[K_ + j] = bias_pull_[j];
+    }
+    if (H) assemble(H);
     return objective - prior(row, theta, g, H);
   }
 
   // Up to G ratings from the n-th on.
-  double meet(const float* theta, int64_t n, int count, float* g, float* H) {
-    for (int t = 0; t < G; ++t) gather(theta, t < count ? p_.others + p_.other[n + t] * stride_ : nullptr, t);
-    const double gain = softmax(p_.score + n, count, H != nullptr);
-    add_gradient(count, g);
-    if (H) add_curvature(count, H);
+  double meet(const float* theta, int64_t n, int count, bool curvature) {
+    for (int t = 0; t < count; ++t) gather(theta, p_.others + p_.other[n + t] * stride_, t);
+    for (int j = 0; j < J_; ++j)
+      for (int t = count; t < G; ++t) eta_[j * G + t] = 0;
+    const double gain = softmax(p_.score + n, count, curvature);
+    for (int b = 0; b < J_; ++b) {
+      bias_pull_[b] += sum(Sixteen::load(pull_ + b * G));
+      add_rows(pulls_ + wide_[b], b, pull_ + b * G, 1, count);
+      if (!curvature) continue;
+      add_rows(crosses_ + wide_[b], b, C_ + b * J_ * G, J_, count);
+      for (int a = 0; a <= b; ++a) {
+        const float* C = C_ + (a * J_ + b) * G;
+        bias_square_[a * J_ + b] += sum(Sixteen::load(C));
+        add_block(a, b, C, count);
+      }
+    }
     return gain;
   }
 
-  // Column t of eta, and the features by which the row's numbers enter the pair: the other's factors, and ones.
+  // Column t of eta; the other's numbers are copied to where strips may read past their end.
   STARCAST_INLINE void gather(const float* theta, const float* other, int t) {
-    float* v = v_ + t * stride_;
-    if (!other) {
-      for (int d = 0; d < stride_; ++d) v[d] = 0;
-      for (int j = 0; j < J_; ++j) eta_[j * G + t] = 0;
-      return;
-    }
     for (int j = 0; j < J_; ++j) {
       float dot = theta[K_ + j] + other[K_ + j];
       int d = first_[j];
-      Lanes<8> sums = Lanes<8>::all(0.0f);
-      for (; d + 8 <= first_[j + 1]; d += 8) sums = fma(Lanes<8>::load(theta + d), Lanes<8>::load(other + d), sums);
-      dot += sum(sums);
+      if (p_.ranks[j] >= 8) {
+        Lanes<8> sums = Lanes<8>::all(0.0f);
+        for (; d + 8 <= first_[j + 1]; d += 8) sums = fma(Lanes<8>::load(theta + d), Lanes<8>::load(other + d), sums);
+        dot += sum(sums);
+      }
       for (; d < first_[j + 1]; ++d) dot += theta[d] * other[d];
       eta_[j * G + t] = dot;
     }
-    for (int d = 0; d < stride_; d += 16) Sixteen::load(other + d).store(v + d);
-    for (int j = 0; j < J_; ++j) v[K_ + j] = 1.0f;
+    for (int d = 0; d < stride_; d += 16) Sixteen::load(other + d).store(v_ + t * stride_ + d);
   }
 
-  // Probabilities, the residuals pulled back through the basis, and their covariance through the basis.
+  // Probabilities, the residuals pulled back through the basis, and their covariance through the basis: all zero for
+  // lanes without a rating.
   double softmax(const int8_t* score, int count, bool curvature) {
     Sixteen top = Sixteen::all(-1e30f), total = Sixteen::all(0.0f);
     for (int s = 0; s < S_; ++s) {
@@ -119,8 +139,11 @@ class OrdinalRow {
       x.store(prob_ + s * G);
       top = max(top, x);
     }
-    alignas(64) float logit[G], logs[G];
-    for (int t = 0; t < G; ++t) logit[t] = t < count ? prob_[score[t] * G + t] : 0.0f;
+    alignas(64) float logit[G], logs[G], on[G];
+    for (int t = 0; t < G; ++t) {
+      on[t] = t < count ? 1.0f : 0.0f;
+      logit[t] = t < count ? prob_[score[t] * G + t] : 0.0f;
+    }
     for (int s = 0; s < S_; ++s) {
       const Sixteen e = exp(Sixteen::load(prob_ + s * G) - top);
       e.store(prob_ + s * G);
@@ -129,7 +152,7 @@ class OrdinalRow {
     (Sixteen::load(logit) - top - log(total)).store(logs);
     double gain = 0;
     for (int t = 0; t < count; ++t) gain += static_cast<double>(logs[t]);
-    const Sixteen scale = reciprocal(total);
+    const Sixteen scale = reciprocal(total) * Sixteen::load(on);
     for (int j = 0; j < J_; ++j) {
       Sixteen mean = Sixteen::all(0.0f);
       for (int s = 0; s < S_; ++s) mean = fma(Sixteen::load(prob_ + s * G), Sixteen::all(p_.basis[j * S_ + s]), mean);
@@ -137,87 +160,84 @@ class OrdinalRow {
     }
     if (curvature) covary(scale);
     for (int j = 0; j < J_; ++j)
-      for (int t = 0; t < G; ++t)
-        pull_[j * G + t] = t < count ? p_.basis[j * S_ + score[t]] - pull_[j * G + t] : 0.0f;
+      for (int t = 0; t < count; ++t) pull_[j * G + t] = p_.basis[j * S_ + score[t]] - pull_[j * G + t];
     return gain;
   }
 
   void covary(const Sixteen& scale) {
+    const float* products = products_;
     for (int a = 0; a < J_; ++a)
-      for (int b = 0; b <= a; ++b) {
+      for (int b = 0; b <= a; ++b, products += S_) {
         Sixteen c = Sixteen::all(0.0f);
-        for (int s = 0; s < S_; ++s)
-          c = fma(Sixteen::load(prob_ + s * G), Sixteen::all(p_.basis[a * S_ + s] * p_.basis[b * S_ + s]), c);
+        for (int s = 0; s < S_; ++s) c = fma(Sixteen::load(prob_ + s * G), Sixteen::all(products[s]), c);
         c = c * scale - Sixteen::load(pull_ + a * G) * Sixteen::load(pull_ + b * G);
         c.store(C_ + (a * J_ + b) * G);
         c.store(C_ + (b * J_ + a) * G);
       }
   }
 
-  void add_gradient(int count, float* g) {
-    for (int j = 0; j < J_; ++j)
-      for (int d = first_[j]; d < first_[j + 1]; ++d) {
-        float sum = g[d];
-        for (int t = 0; t < count; ++t) sum += pull_[j * G + t] * v_[t * stride_ + d];
-        g[d] = sum;
-      }
-    for (int j = 0; j < J_; ++j) g[K_ + j] += sum(Sixteen::load(pull_ + j * G));
-  }
-
-  // H[d][e] += sum over ratings of C[j(d)][j(e)] v[d] v[e], for e >= d: per basis function j first the features weighted
-  // by row j of C, then four rows of H at a time against them.
-  void add_curvature(int count, float* H) {
-    for (int j = 0; j < J_; ++j) {
-      weigh(j, count);
-      for (int d = first_[j]; d < first_[j + 1]; d += 4) {
-        const int rows = first_[j + 1] - d < 4 ? first_[j + 1] - d : 4;
-        for (int e = d / 16 * 16; e < stride_; e += 16) add_tile(j, d, rows, e, count, H);
-      }
-      float* h = H + static_cast<int64_t>(K_ + j) * stride_;
-      for (int e = (K_ + j) / 16 * 16; e < stride_; e += 16) {
-        Sixteen sums = Sixteen::load(h + e);
-        for (int t = 0; t < count; ++t) sums = sums + Sixteen::load(w_ + (j * G + t) * stride_ + e);
-        sums.store(h + e);
-      }
+  // Row a of sums += weights[a][t] * (factors of basis function b of rating t), for n rows of weights; lanes past the
+  // rank hold what nobody reads.
+  STARCAST_INLINE void add_rows(float* sums, int b, const float* weights, int n, int count) {
+    for (int e = 0; e < p_.ranks[b]; e += 16) {
+      const float* v = v_ + first_[b] + e;
+      int a = 0;
+      for (; a + 4 <= n; a += 4) add_weighted<4>(sums + a * wide_[J_] + e, v, weights + a * G, count);
+      for (; a < n; ++a) add_weighted<1>(sums + a * wide_[J_] + e, v, weights + a * G, count);
     }
   }
 
-  STARCAST_INLINE void weigh(int j, int count) {
-    for (int t = 0; t < count; ++t) {
-      const float* v = v_ + t * stride_;
-      float* w = w_ + (j * G + t) * stride_;
-      for (int b = 0; b < J_; ++b) {
-        const float c = C_[(j * J_ + b) * G + t];
-        for (int d = first_[b]; d < first_[b + 1]; ++d) w[d] = c * v[d];
-        w[K_ + b] = c;
-      }
-      for (int d = D_; d < stride_; ++d) w[d] = 0;
+  template <int Tall>
+  STARCAST_INLINE void add_weighted(float* sums, const float* v, const float* weights, int count) {
+    Sixteen x[Tall];
+    for (int r = 0; r < Tall; ++r) x[r] = Sixteen::load(sums + r * wide_[J_]);
+    for (int t = 0; t < count; ++t, v += stride_) {
+      const Sixteen y = Sixteen::load(v);
+      for (int r = 0; r < Tall; ++r) x[r] = fma(y, Sixteen::all(weights[r * G + t]), x[r]);
     }
+    for (int r = 0; r < Tall; ++r) x[r].store(sums + r * wide_[J_]);
   }
 
-  STARCAST_INLINE void add_tile(int j, int d, int rows, int e, int count, float* H) {
-    const float *w = w_ + j * G * stride_ + e, *v = v_ + d;
-    float* h = H + static_cast<int64_t>(d) * stride_ + e;
-    if (rows == 4) {
-      Sixteen a = Sixteen::load(h), b = Sixteen::load(h + stride_), c = Sixteen::load(h + 2 * stride_),
-            f = Sixteen::load(h + 3 * stride_);
-      for (int t = 0; t < count; ++t, w += stride_, v += stride_) {
-        const Sixteen x = Sixteen::load(w);
-        a = fma(x, Sixteen::all(v[0]), a);
-        b = fma(x, Sixteen::all(v[1]), b);
-        c = fma(x, Sixteen::all(v[2]), c);
-        f = fma(x, Sixteen::all(v[3]), f);
-      }
-      a.store(h);
-      b.store(h + stride_);
-      c.store(h + 2 * stride_);
-      f.store(h + 3 * stride_);
-      return;
+  // Factors of a against those of b: the latter weighted once, then four rows at a time against them.
+  void add_block(int a, int b, const float* C, int count) {
+    const int rows = p_.ranks[a], width = wide_[b + 1] - wide_[b];
+    if (!rows || !width) return;
+    for (int t = 0; t < count; ++t)
+      for (int e = 0; e < width; e += 16)
+        (Sixteen::load(v_ + t * stride_ + first_[b] + e) * C[t]).store(w_ + t * width + e);
+    float* block = blocks_ + first_[a] * wide_[J_] + wide_[b] * rows;
+    for (int d = 0; d < rows; d += 4)
+      for (int e = a == b ? d / 16 * 16 : 0; e < width; e += 16)
+        if (d + 4 <= rows) add_tile<4>(block + d * width + e, width, v_ + first_[a] + d, w_ + e, count);
+        else
+          for (int r = d; r < rows; ++r) add_tile<1>(block + r * width + e, width, v_ + first_[a] + r, w_ + e, count);
+  }
+
+  template <int Tall>
+  STARCAST_INLINE void add_tile(float* block, int width, const float* v, const float* w, int count) {
+    Sixteen x[Tall];
+    for (int r = 0; r < Tall; ++r) x[r] = Sixteen::load(block + r * width);
+    for (int t = 0; t < count; ++t, v += stride_, w += width) {
+      const Sixteen y = Sixteen::load(w);
+      for (int r = 0; r < Tall; ++r) x[r] = fma(y, Sixteen::all(v[r]), x[r]);
     }
-    for (int r = 0; r < rows; ++r) {
-      Sixteen a = Sixteen::load(h + r * stride_);
-      for (int t = 0; t < count; ++t) a = fma(Sixteen::load(w + t * stride_), Sixteen::all(v[t * stride_ + r]), a);
-      a.store(h + r * stride_);
+    for (int r = 0; r < Tall; ++r) x[r].store(block + r * width);
+  }
+
+  // The blocks put together: factors by basis function, then biases.
+  void assemble(float* H) {
+    for (int64_t n = 0; n < static_cast<int64_t>(stride_) * stride_; ++n) H[n] = 0;
+    for (int a = 0; a < J_; ++a) {
+      for (int b = a; b < J_; ++b) {
+        const int rows = p_.ranks[a], width = wide_[b + 1] - wide_[b];
+        const float* block = blocks_ + first_[a] * wide_[J_] + wide_[b] * rows;
+        for (int d = 0; d < rows; ++d)
+          for (int e = 0; e < p_.ranks[b]; ++e) H[(first_[a] + d) * stride_ + first_[b] + e] = block[d * width + e];
+        H[(K_ + a) * stride_ + K_ + b] = bias_square_[a * J_ + b];
+      }
+      for (int b = 0; b < J_; ++b)
+        for (int e = 0; e < p_.ranks[b]; ++e)
+          H[(first_[b] + e) * stride_ + K_ + a] = crosses_[a * wide_[J_] + wide_[b] + e];
     }
   }
 
@@ -248,12 +268,16 @@ class OrdinalRow {
 
   // The upper triangle of H becomes U with U'U = H, zeros below it; returns the logarithm of U's determinant.
   double factorize(float* U) {
-    double size = 0;
+    double size = 0, roots = 1;  // a logarithm now and then: products of sixteen numbers do not overflow
     for (int k = 0; k < D_; ++k) {
       float* u = U + static_cast<int64_t>(k) * stride_;
       for (int e = k / 16 * 16; e < k; ++e) u[e] = 0;
       const float root = __builtin_sqrtf(u[k] > 1e-12f ? u[k] : 1e-12f), scale = 1.0f / root;
-      size += __builtin_log(static_cast<double>(root));
+      roots *= static_cast<double>(root);
+      if (k % 16 == 15 || k == D_ - 1) {
+        size += __builtin_log(roots);
+        roots = 1;
+      }
       for (int e = k / 16 * 16; e < stride_; e += 16) (Sixteen::load(u + e) * scale).store(u + e);
       for (int d = k + 1; d < D_; ++d) {
         const Sixteen minus = Sixteen::all(-u[d]);
@@ -351,8 +375,11 @@ class OrdinalRow {
   const OrdinalPass& p_;
   const int D_, stride_, J_, S_;
   int K_ = 0;
-  int first_[max_scores + 1];
-  float *U_, *U1_, *g_, *g1_, *step_, *trial_, *away_, *unit_, *v_, *w_, *eta_, *pull_, *prob_, *C_;
+  int first_[max_scores + 1] = {};  // where the factors of a basis function begin in a row,
+  int wide_[max_scores + 1] = {};   // and where in rows in which each has room for whole strips
+  int64_t sums_floats_ = 0;
+  float *U_, *U1_, *g_, *g1_, *step_, *trial_, *away_, *unit_, *v_, *w_, *eta_, *pull_, *prob_, *C_, *products_;
+  float *sums_, *pulls_, *bias_pull_, *bias_square_, *crosses_, *blocks_;
 };
 
 // Probabilities of pairs, averaged over draws: lanes over the draws, so nothing is summed across them until the end.

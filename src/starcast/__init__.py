@@ -42,6 +42,7 @@ from starcast.models import (
     ItemFrequency,
     Model,
     NaiveBayes,
+    OrdinalMF,
     ResBeMF,
     load,
 )
@@ -80,6 +81,7 @@ __all__ = [
     "Model",
     "NaiveBayes",
     "NotFittedError",
+    "OrdinalMF",
     "ParameterError",
     "PromiseError",
     "RatingSets",

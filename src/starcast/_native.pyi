@@ -71,6 +71,37 @@ class fast:  # noqa: N801
         callback: OnRound = ...,
     ) -> list[float]: ...
     @staticmethod
+    def move_rows(
+        side: tuple[I64, I32, I8],
+        rows: F32,
+        others: F32,
+        base: F32,
+        basis: F32,
+        ranks: I32,
+        means: F32,
+        precision: F32,
+        n_steps: int,
+        noise: F32 | None,
+        luck: F32 | None,
+        spread: F64 | None,
+        n_threads: int,
+    ) -> tuple[float, int]: ...
+    @staticmethod
+    def ordinal_proba(
+        user: I32,
+        item: I32,
+        P: F32,
+        Q: F32,
+        base: F32,
+        basis: F32,
+        ranks: I32,
+        weights: F32,
+        out: F32,
+        n_threads: int,
+    ) -> None: ...
+    @staticmethod
+    def gather_company(side: tuple[I64, I32, I8], weight: F64, other_weight: F64, X: F64, out: F64) -> None: ...
+    @staticmethod
     def solve_rows(
         model: str,
         side: tuple[I64, I32, I8],

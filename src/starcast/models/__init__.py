@@ -13,6 +13,7 @@ from starcast.models.dirmf import DirMF
 from starcast.models.frequency import GlobalFrequency, ItemFrequency, NaiveBayes
 from starcast.models.neural import GCMC, MLP, MWGP, NGCF
 from starcast.models.neural.backend import check_installed
+from starcast.models.ordinal import OrdinalMF
 from starcast.models.point import PMF, BiasedMF
 from starcast.models.resbemf import ResBeMF
 
@@ -30,6 +31,7 @@ __all__ = [
     "ItemFrequency",
     "Model",
     "NaiveBayes",
+    "OrdinalMF",
     "ResBeMF",
     "load",
     "make_model",
@@ -39,6 +41,7 @@ MODELS: dict[str, type[Model]] = {
     "global": GlobalFrequency,
     "item": ItemFrequency,
     "bayes": NaiveBayes,
+    "ordinalmf": OrdinalMF,
     "resbemf": ResBeMF,
     "bemf": BeMF,
     "dirmf": DirMF,

@@ -236,6 +236,10 @@ class Model(Parametrized):
         """Return the probabilities of known pairs, shape (pairs, scores)."""
         raise NotImplementedError
 
+    def _half_known_proba(self, user: Codes, item: Codes) -> Floats:
+        """Return the probabilities of pairs of which one half is unknown, its code -1."""
+        return np.tile(self.prior_, (len(user), 1))
+
     def _index_users(self) -> None:
         """Prepare the look-up of users and whatever `_proba` wants of their rows; runs once these are there or new."""
         self._user_lookup = Lookup(self.users_)
@@ -311,11 +315,13 @@ class Model(Parametrized):
             n = max(len(user), len(item)) if min(len(user), len(item)) else 0
             user, user_names = (np.resize(side, n) for side in (user, user_names))
             item, item_names = (np.resize(side, n) for side in (item, item_names))
-        known = (user >= 0) & (item >= 0)
-        known[known] = self._user_known[user[known]] & self._item_known[item[known]]
+        user[~self._user_known[user]] = -1
+        item[~self._item_known[item]] = -1
+        known, half = (user >= 0) & (item >= 0), (user >= 0) ^ (item >= 0)
         probs = np.tile(self.prior_, (len(user), 1))
-        if known.any():
-            probs[known] = self._known_proba(user[known], item[known])
+        for some, proba in ((known, self._known_proba), (half, self._half_known_proba)):
+            if some.any():
+                probs[some] = proba(user[some], item[some])
         return Distribution.trusted(probs, self.scores_), known, user_names, item_names
 
     def _known_proba(self, user: Codes, item: Codes) -> npt.NDArray[np.float64]:

@@ -1,0 +1,146 @@
+"""The state of an ordinal model while it is fitted: rows and priors of both sides, moved round by round."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from starcast.kernels import Side, fast, make_sides
+from starcast.models.company import describe, find_company
+from starcast.models.hierarchy import Hierarchy, padded
+from starcast.ratings import Ratings
+
+Floats = npt.NDArray[np.float64]
+Rows = npt.NDArray[np.float32]
+
+State = list[tuple[Rows, Floats, Floats]]  # of users and of items: rows, weights and precision of their prior
+
+MOST_SCORES = 64  # of the kernels
+MOST_BIASES = 9  # basis functions: enough for every score of ten to have a bias of its own
+LANES = 16  # what rows are padded to, and draws that are answered for at a time
+NEWTON_STEPS = 8  # of a row that is solved for alone, at most; it stops when it is where it should be
+
+
+class Ties(NamedTuple):
+    """How the scores hang together: logits are ``base + basis.T @ eta``, and row *j* of the basis has factors."""
+
+    base: npt.NDArray[np.float32]  # (scores,)
+    basis: npt.NDArray[np.float32]  # (functions, scores)
+    ranks: npt.NDArray[np.int32]  # (functions,)
+
+    @property
+    def n_columns(self) -> int:
+        """Numbers of a row: factors of each function, then a bias for each."""
+        return int(self.ranks.sum()) + len(self.ranks)
+
+    @property
+    def stride(self) -> int:
+        """The same, padded."""
+        return -(-self.n_columns // LANES) * LANES
+
+
+def tie_scores(prior: Floats, n_factors: int, n_spread_factors: int) -> Ties:
+    """Return polynomials of the place of a score, orthogonal and of mean square one: a line, a parabola, …
+
+    >>> (tie_scores(np.full(3, 1 / 3), 8, 2).basis ** 2).round(1).astype(float).round(1).tolist()
+    [[1.5, 0.0, 1.5], [0.5, 2.0, 0.5]]
+    """
+    n = len(prior)
+    powers = np.vander(np.linspace(-1, 1, n), min(n, MOST_BIASES + 1), increasing=True)
+    polynomials = np.linalg.qr(powers)[0][:, 1:].T * np.sqrt(n)
+    basis = polynomials * np.sign(polynomials[:, -1:])
+    ranks = np.zeros(len(basis), np.int32)
+    ranks[:2] = (n_factors, n_spread_factors)[: len(basis)]
+    return Ties(np.log(prior).astype(np.float32), np.ascontiguousarray(basis, np.float32), ranks)
+
+
+class Chain:
+    """Rows and priors of users (0) and items (1)."""
+
+    def __init__(self, ratings: Ratings, ties: Ties, n_company: int, seed: int | None, n_threads: int) -> None:
+        self._ties, self._n_threads = ties, n_threads
+        self._rng = np.random.default_rng(seed)
+        self._sides = make_sides(ratings)
+        self.company = find_company(*self._sides, n_company)
+        self._priors: list[Hierarchy] = []
+        self._rows: list[Rows] = []
+        n_factors = int(ties.ranks.sum())
+        for side, loadings in zip(self._sides, (self.company.items, self.company.users), strict=True):
+            self._priors.append(Hierarchy(describe(side, loadings), ties.n_columns, len(ties.ranks)))
+            start = self._rng.normal(0, 0.3 / np.sqrt(max(n_factors, 1)), (len(side.start) - 1, n_factors))
+            self._rows.append(padded(start, ties.stride))
+
+    def climb(self) -> float:
+        """Take a step of Newton's with every row, learn the priors, and return the items' log-posterior."""
+        objective = 0.0
+        for which, prior in enumerate(self._priors):
+            spread = np.empty((self._ties.n_columns, self._ties.n_columns))
+            objective = self._move(which, n_steps=1, spread=spread)
+            prior.learn(self._numbers(which), spread)
+        return objective
+
+    def wander(self) -> float:
+        """Draw the priors and every row, and return the items' log-posterior."""
+        objective = 0.0
+        for which, (prior, rows) in enumerate(zip(self._priors, self._rows, strict=True)):
+            prior.draw(self._numbers(which), self._rng)
+            noise = self._rng.standard_normal(rows.shape, np.float32)
+            luck = np.log(1 - self._rng.random(len(rows))).astype(np.float32)
+            objective = self._move(which, n_steps=0, noise=noise, luck=luck)
+        return objective
+
+    def state(self) -> State:
+        """Return a copy of rows, weights and precision of both sides."""
+        return [
+            (np.array(rows[:, : self._ties.n_columns]), prior.weights.copy(), prior.precision.copy())
+            for rows, prior in zip(self._rows, self._priors, strict=True)
+        ]
+
+    def _numbers(self, which: int) -> Floats:
+        return self._rows[which][:, : self._ties.n_columns].astype(np.float64)
+
+    def _move(self, which: int, n_steps: int, **how: Any) -> float:
+        ties, prior = self._ties, self._priors[which]
+        objective, _ = fast.move_rows(
+            self._sides[which], self._rows[which], self._rows[1 - which], *ties,
+            prior.means(ties.stride), padded(prior.precision, ties.stride), n_steps,
+            how.get("noise"), how.get("luck"), how.get("spread"), self._n_threads,
+        )  # fmt: skip
+        return float(objective)
+
+
+def fresh_rows(
+    side: Side,
+    features: Floats,
+    others: Rows,
+    weights: Floats,
+    precision: Floats,
+    ties: Ties,
+    n_threads: int,
+    *,
+    is_point: bool,
+) -> Rows:
+    """Return rows of their own, shape (rows, columns, draws), for ratings of others whose draws are given.
+
+    For each draw of the others a row climbs to its summit and is drawn around it. The noise is the same for all rows,
+    so that a row does not depend on those beside it and two rows differ only by their ratings.
+    """
+    n_draws, n_columns, stride = others.shape[2], ties.n_columns, ties.stride
+    rng = np.random.default_rng(0)
+    drawn = np.empty((len(features), n_columns, n_draws), np.float32)
+    needed, place = np.unique(side.other, return_inverse=True)
+    some = Side(side.start, place.astype(np.int32), side.score)
+    luck = np.full(len(features), -np.inf, np.float32)
+    for t in range(n_draws):
+        means = padded(features @ weights[:, :, t], stride)
+        rows = means.copy()
+        noise = None
+        if not is_point:
+            noise = np.zeros((len(features), stride), np.float32)
+            noise[:, :n_columns] = rng.standard_normal(n_columns)
+        fast.move_rows(
+            some, rows, padded(others[needed, :, t], stride), *ties, means, padded(precision[:, :, t], stride),
+            NEWTON_STEPS, noise, None if noise is None else luck, None, n_threads,
+        )  # fmt: skip
+        drawn[:, :, t] = rows[:, :n_columns]
+    return drawn

@@ -1,0 +1,62 @@
+"""Who rated what, whatever the score: the company that users and items keep, in a few numbers each."""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from starcast.kernels import Side, fast
+
+Floats = npt.NDArray[np.float64]
+
+EXTRA = 8  # columns beyond those asked for, and
+TURNS = 8  # products with the table and its transpose: together they settle the leading singular vectors
+
+
+class Company(NamedTuple):
+    """What a rating of an item adds to the description of its user, and the other way round."""
+
+    users: npt.NDArray[np.float32]  # (users, features)
+    items: npt.NDArray[np.float32]
+
+
+def find_company(users: Side, items: Side, n_features: int) -> Company:
+    r"""Return the leading singular vectors of :math:`A_{ui} = 1/\sqrt{n_u n_i}` where *u* rated *i*, as loadings.
+
+    They are scaled so that :func:`describe` gives every feature a mean square of one over the rows.
+    """
+    n_users, n_items = len(users.start) - 1, len(items.start) - 1
+    width = min(n_features + EXTRA, n_users, n_items)
+    V = np.random.default_rng(0).normal(size=(n_items, width))
+    for _ in range(TURNS):
+        V, _ = np.linalg.qr(_product(items, users, _product(users, items, V)))
+    U, sigma, rotation = np.linalg.svd(_product(users, items, V), full_matrices=False)
+    V = V @ rotation.T
+    kept = min(n_features, int((sigma > 1e-6 * sigma[0]).sum()))
+    loadings = []
+    for side, vectors, n in ((users, U, n_items), (items, V, n_users)):
+        loaded = np.zeros((len(vectors), n_features), np.float32)
+        loaded[:, :kept] = np.sqrt(n) * _scale(side)[:, None] * vectors[:, :kept] / sigma[:kept]
+        loadings.append(loaded)
+    return Company(*loadings)
+
+
+def describe(side: Side, loadings: npt.NDArray[np.float32]) -> Floats:
+    """Return the features of rows with the given ratings: one, how many they are, and the company that they keep."""
+    features = np.empty((len(side.start) - 1, 2 + loadings.shape[1]))
+    features[:, 0] = 1.0
+    features[:, 1] = np.log1p(np.diff(side.start)) / 3 - 1  # from -1 to about 1
+    gathered = np.empty((len(features), loadings.shape[1]))
+    fast.gather_company(side, _scale(side), np.ones(len(loadings)), loadings.astype(np.float64), gathered)
+    features[:, 2:] = gathered
+    return features
+
+
+def _product(side: Side, other: Side, X: Floats) -> Floats:
+    out = np.empty((len(side.start) - 1, X.shape[1]))
+    fast.gather_company(side, _scale(side), _scale(other), np.ascontiguousarray(X), out)
+    return out
+
+
+def _scale(side: Side) -> Floats:
+    return np.asarray(1 / np.sqrt(np.maximum(np.diff(side.start), 1)))

@@ -1,0 +1,85 @@
+"""What rows have in common: a normal distribution around a regression, itself learnt from the rows."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+FIRMNESS = 0.01  # of the prior's own prior: a guess at the variances that counts as many rows as there are columns
+LOOSE = 0.01  # ridge on the intercept, which should be free
+START_VARIANCES = (0.5, 0.125)  # of biases and factors before there are rows to learn from
+
+
+class Hierarchy:
+    r"""The prior of the rows of one side, :math:`\theta_r \sim N(W^\top f_r, \Lambda^{-1})`, with features *f*.
+
+    *W* has a ridge prior whose strength is learnt, :math:`\Lambda` a Wishart one. :meth:`learn` moves to the most
+    likely values given rows that are known up to a spread; :meth:`draw` draws from the posterior given rows.
+    """
+
+    def __init__(self, features: Floats, n_columns: int, n_biases: int) -> None:
+        self.features = features
+        self.weights = np.zeros((features.shape[1], n_columns))
+        biases, factors = START_VARIANCES
+        self.precision = np.diag(1 / np.r_[np.full(n_columns - n_biases, factors), np.full(n_biases, biases)])
+        self._gram = features.T @ features
+        self._strength = 10.0
+
+    def means(self, stride: int) -> npt.NDArray[np.float32]:
+        """Return what is expected of each row, padded for the kernels."""
+        return padded(self.features @ self.weights, stride)
+
+    def learn(self, rows: npt.NDArray[Any], spread: Floats) -> None:
+        """Move to the likeliest prior of rows that have `spread` as the sum of their covariances."""
+        weights, scatter, _ = self._posterior(rows)
+        n = len(rows) + self._firm
+        self.weights, self.precision = weights, np.linalg.inv((scatter + spread) / n)
+        self._strength = self._n_penalized / max(self._roughness(), 1e-9)
+
+    def draw(self, rows: npt.NDArray[Any], rng: np.random.Generator) -> None:
+        """Draw the prior from its posterior given the rows."""
+        weights, scatter, factor = self._posterior(rows)
+        root = np.linalg.cholesky(np.linalg.inv(scatter)) @ _bartlett(len(rows) + self._firm, len(scatter), rng)
+        self.precision = root @ root.T
+        noise = np.linalg.solve(factor.T, rng.normal(size=weights.shape))
+        self.weights = weights + noise @ np.linalg.inv(root)
+        self._strength = rng.gamma(1 + self._n_penalized / 2) / (0.1 + self._roughness() / 2)
+
+    @property
+    def _firm(self) -> int:
+        return self.weights.shape[1] + 2
+
+    @property
+    def _n_penalized(self) -> int:
+        return max(1, (len(self.weights) - 1) * self.weights.shape[1])
+
+    def _roughness(self) -> float:
+        """Return the squared size of the weights but for the intercept, in standard deviations of the rows."""
+        return float(((self.weights[1:] @ self.precision) * self.weights[1:]).sum())
+
+    def _posterior(self, rows: npt.NDArray[Any]) -> tuple[Floats, Floats, Floats]:
+        """Return the mean of the weights, the scatter of the rows around it, a root of the weights' precision."""
+        ridge = np.full(len(self.weights), self._strength)
+        ridge[0] = LOOSE
+        precision = self._gram + np.diag(ridge)
+        weights = np.linalg.solve(precision, self.features.T @ rows)
+        away = rows - self.features @ weights
+        scatter = away.T @ away + (weights.T * ridge) @ weights
+        scatter += FIRMNESS * self._firm * np.eye(len(scatter))
+        return weights, np.asarray(scatter), np.asarray(np.linalg.cholesky(precision), np.float64)
+
+
+def padded(rows: npt.NDArray[Any], stride: int) -> npt.NDArray[np.float32]:
+    """Return rows in single precision with zeros up to the stride."""
+    wide = np.zeros((len(rows), stride), np.float32)
+    wide[:, : rows.shape[1]] = rows
+    return wide
+
+
+def _bartlett(freedom: int, size: int, rng: np.random.Generator) -> Floats:
+    """Return a random lower triangle *T* for which *TT'* has a Wishart distribution around the identity."""
+    lower = np.tril(rng.normal(size=(size, size)), -1)
+    lower[np.diag_indices(size)] = np.sqrt(rng.chisquare(freedom - np.arange(size)))
+    return lower

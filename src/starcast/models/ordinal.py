@@ -1,0 +1,263 @@
+"""Scores tied by their order: one vector per user and item, biases along the scores, averaged over the posterior."""
+
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from starcast.errors import ParameterError
+from starcast.kernels import Side, fast, resolve_threads
+from starcast.models.base import Model
+from starcast.models.chain import LANES, MOST_SCORES, Chain, State, Ties, fresh_rows, tie_scores
+from starcast.models.company import describe
+from starcast.models.factorization import check_flag, check_positive, check_whole
+from starcast.names import Codes
+from starcast.progress import progress_bar
+from starcast.ratings import Ratings
+
+Floats = npt.NDArray[np.floating[Any]]
+
+OF = {"users": "user", "items": "item"}
+LEAST = 1e-30  # in place of a probability that has no logarithm
+
+
+class OrdinalMF(Model):
+    r"""Scores tied by their order, every number drawn from its posterior.
+
+    .. math:: P(s \mid u, i) \propto \pi_s \exp \sum_j B_{sj}\, \eta_j, \qquad
+              \eta_j = b_{uj} + c_{ij} + p_u^j \cdot q_i^j
+
+    The columns of *B* are orthogonal polynomials of the score: the first, a line, moves the whole distribution up or
+    down; the second, a parabola, makes it narrow or wide; the others shape it. Each user and item has a bias along all
+    of them, and factors for the first two. All numbers of a row have a common normal prior, whose mean depends on which
+    items a user rated (and which users an item was rated by), and whose covariance is learnt: nothing is to be tuned.
+
+    The fit climbs by Newton's steps, row by row, while the prior is learnt (``n_iters`` rounds). Then every round draws
+    each row from its posterior given all others, by a step of Newton's with noise that is accepted or refused
+    (Metropolis and Hastings), and the priors from theirs; the probabilities of the draws are averaged. No step has a
+    learning rate, and nothing can diverge.
+
+    Parameters
+    ----------
+    n_factors : int, default=16
+        Length of the vectors along the line.
+    n_spread_factors : int, default=4
+        Length of those along the parabola.
+    n_company : int, default=16
+        Features of who rated what, on which the prior's mean depends; 0 for none.
+    n_iters : int, default=6
+        Rounds of climbing.
+    burn_in : int, default=60
+        Rounds of drawing before the first draw that is kept.
+    n_draws : int, default=64
+        Draws that answers are averaged over; 0 ends the fit after climbing, which is fast and less sure.
+    thin : int, default=2
+        Rounds for each draw that is kept.
+    centering : float, default=0.6
+        How far distributions are drawn towards their mean, so that the mode, which the paper predicts, errs by less:
+        :math:`p_s' \propto (p_s\, e^{-c (z_s - \bar z)^2})^{1 / (1 + c/3)}` on a scale *z* from -1 to 1. The power
+        makes up for it: what is drawn in is flattened as much. 0 leaves them alone, for the lowest log-loss.
+    random_state : int or None
+    n_jobs : int or None
+        Threads; None is one a core. The result does not depend on it.
+    verbose : bool
+        Whether to show a progress bar.
+
+    Attributes
+    ----------
+    user_draws_, item_draws_ : ndarray of shape (users or items, columns, draws)
+        Factors along the line, factors along the parabola, biases.
+    user_weights_, item_weights_, user_precision_, item_precision_ : ndarray
+        The priors of the draws.
+    user_company_, item_company_ : ndarray of shape (users or items, company)
+        What a rating of an item adds to the features of its user, and the other way round.
+    history_ : ndarray
+        Log-posterior of the items' rows after each round.
+    n_iter_ : int
+        Rounds in all.
+
+    Examples
+    --------
+    >>> from starcast.planted import make_ratings
+    >>> ratings, truth = make_ratings(random_state=0)
+    >>> model = OrdinalMF(n_draws=16, burn_in=10, random_state=0).fit(ratings)
+    >>> model.user_draws_.shape == (len(ratings.users), 24, 16)
+    True
+    """
+
+    LEARNT: ClassVar[dict[str, str]] = {
+        "n_iter_": "",
+        "history_": "rounds",
+        "user_draws_": "users columns draws",
+        "item_draws_": "items columns draws",
+        "user_weights_": "features columns draws",
+        "item_weights_": "features columns draws",
+        "user_precision_": "columns columns draws",
+        "item_precision_": "columns columns draws",
+        "user_company_": "users company",
+        "item_company_": "items company",
+    }
+
+    n_iter_: int
+    history_: npt.NDArray[np.float64]
+    user_draws_: npt.NDArray[np.float32]
+    item_draws_: npt.NDArray[np.float32]
+    user_weights_: npt.NDArray[np.float64]
+    item_weights_: npt.NDArray[np.float64]
+    user_precision_: npt.NDArray[np.float64]
+    item_precision_: npt.NDArray[np.float64]
+    user_company_: npt.NDArray[np.float32]
+    item_company_: npt.NDArray[np.float32]
+
+    _P: npt.NDArray[np.float32]  # draws in whole lanes, as the kernels want them
+    _Q: npt.NDArray[np.float32]
+
+    def __init__(
+        self,
+        n_factors: int = 16,
+        n_spread_factors: int = 4,
+        n_company: int = 16,
+        n_iters: int = 6,
+        burn_in: int = 60,
+        n_draws: int = 64,
+        thin: int = 2,
+        centering: float = 0.6,
+        random_state: int | None = None,
+        n_jobs: int | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.n_factors = n_factors
+        self.n_spread_factors = n_spread_factors
+        self.n_company = n_company
+        self.n_iters = n_iters
+        self.burn_in = burn_in
+        self.n_draws = n_draws
+        self.thin = thin
+        self.centering = centering
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def _check_params(self) -> None:
+        for name, least in (
+            ("n_factors", 0), ("n_spread_factors", 0), ("n_company", 0), ("n_iters", 1), ("burn_in", 0),
+            ("n_draws", 0), ("thin", 1),
+        ):  # fmt: skip
+            check_whole(name, getattr(self, name), least)
+        check_positive("centering", self.centering, zero=True)
+        if self.random_state is not None:
+            check_whole("random_state", self.random_state, 0)
+        check_flag("verbose", self.verbose)
+        resolve_threads(self.n_jobs)
+
+    def _fit(self, ratings: Ratings) -> None:
+        if len(ratings.scores) > MOST_SCORES:
+            raise ParameterError(f"OrdinalMF takes up to {MOST_SCORES} scores, got {len(ratings.scores)}.")
+        chain = Chain(ratings, self._ties(), self.n_company, self.random_state, resolve_threads(self.n_jobs))
+        kept = self._climb_and_draw(chain)
+        for which, name in enumerate(OF.values()):
+            rows, weights, precision = (np.stack([draw[which][part] for draw in kept], axis=-1) for part in range(3))
+            setattr(self, f"{name}_draws_", rows)
+            setattr(self, f"{name}_weights_", weights)
+            setattr(self, f"{name}_precision_", precision)
+        self.user_company_, self.item_company_ = chain.company
+        self._index()
+
+    def _climb_and_draw(self, chain: Chain) -> list[State]:
+        """Return the state of the chain at every draw that is kept, or at the summit if there are to be none."""
+        total = self.n_iters + (self.burn_in + self.n_draws * self.thin if self.n_draws else 0)
+        history: list[float] = []
+        kept: list[State] = []
+        with progress_bar("fitting OrdinalMF", self.verbose) as advance:
+            for done in range(1, total + 1):
+                history.append(chain.climb() if done <= self.n_iters else chain.wander())
+                drawn = done - self.n_iters - self.burn_in
+                if (drawn > 0 and drawn % self.thin == 0) or (done == total and not kept):
+                    kept.append(chain.state())
+                advance(done, total)
+        self.n_iter_, self.history_ = total, np.array(history)
+        return kept
+
+    def _ties(self) -> Ties:
+        return tie_scores(self.prior_, self.n_factors, self.n_spread_factors)
+
+    def _agrees(self) -> bool:
+        return bool(self.item_draws_.shape[1] == self._ties().n_columns)
+
+    def _index_users(self) -> None:
+        super()._index_users()
+        if hasattr(self, "user_draws_"):  # before a fit there are none
+            self._P = _in_lanes(self.user_draws_)
+
+    def _index_items(self) -> None:
+        super()._index_items()
+        if hasattr(self, "item_draws_"):
+            self._Q = _in_lanes(self.item_draws_)
+
+    def _proba(self, user: Codes, item: Codes) -> Floats:
+        return self._ask(self._P, self._Q, user, item)
+
+    def _half_known_proba(self, user: Codes, item: Codes) -> Floats:
+        """Return what the known half of pairs says: the other is drawn from what rows without ratings are like."""
+        sides = []
+        for codes, draws, of in ((user, self._P, "users"), (item, self._Q, "items")):
+            some, place = np.unique(np.maximum(codes, 0), return_inverse=True)
+            stranger = _in_lanes(self._solve_rows(of, NOBODY)[f"{OF[of]}_draws_"])
+            sides.append((np.concatenate([draws[some], stranger]), np.where(codes >= 0, place, len(some))))
+        (P, user_place), (Q, item_place) = sides
+        return self._ask(P, Q, user_place.astype(np.int32), item_place.astype(np.int32))
+
+    def _ask(self, P: Floats, Q: Floats, user: Codes, item: Codes) -> Floats:
+        ties, n_draws = self._ties(), self.item_draws_.shape[2]
+        weights = np.zeros(P.shape[2], np.float32)
+        weights[:n_draws] = 1 / n_draws
+        probs = np.empty((len(user), len(self.scores_)), np.float32)
+        fast.ordinal_proba(
+            np.ascontiguousarray(user), np.ascontiguousarray(item), P, Q, ties.base, ties.basis, ties.ranks, weights,
+            probs, resolve_threads(self.n_jobs),
+        )  # fmt: skip
+        return center(probs, self.scores_, self.centering)
+
+    def _solves_rows(self) -> bool:
+        return True
+
+    def _solve_rows(self, of: str, side: Side, start: Codes | None = None) -> dict[str, Any]:
+        name, other = (OF[of], "item") if of == "users" else (OF[of], "user")
+        features = describe(side, getattr(self, f"{other}_company_"))
+        company = getattr(self, f"{name}_company_")
+        own = np.zeros((len(features), company.shape[1]), np.float32)
+        if start is not None:
+            own[start >= 0] = company[start[start >= 0]]
+        drawn = fresh_rows(
+            side, features, getattr(self, f"{other}_draws_"), getattr(self, f"{name}_weights_"),
+            getattr(self, f"{name}_precision_"), self._ties(), resolve_threads(self.n_jobs),
+            is_point=self.n_draws == 0,
+        )  # fmt: skip
+        return {f"{name}_draws_": drawn, f"{name}_company_": own}
+
+
+NOBODY = Side(np.zeros(2, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int8))  # one row without ratings
+
+
+def center(probs: Floats, scores: npt.NDArray[np.float64], centering: float) -> Floats:
+    """Return distributions, one a row, drawn towards their means and flattened as much.
+
+    >>> center(np.array([[0.1, 0.3, 0.2, 0.4]]), np.arange(4.0), 0.0).tolist()
+    [[0.1, 0.3, 0.2, 0.4]]
+    >>> center(np.array([[0.1, 0.3, 0.2, 0.4]]), np.arange(4.0), 2.0).round(2).tolist()
+    [[0.04, 0.31, 0.37, 0.29]]
+    """
+    if centering == 0:
+        return probs
+    place = 2 * (scores - scores[0]) / (scores[-1] - scores[0]) - 1
+    mean = np.zeros((len(probs), 1))
+    for column, z in zip(probs.T, place, strict=True):  # a product of matrices would round a row as its company does
+        mean[:, 0] += column * z
+    logits = np.log(np.maximum(probs, LEAST)) - centering * (place - mean) ** 2
+    weights = np.exp((logits - logits.max(axis=1, keepdims=True)) / (1 + centering / 3))
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True), probs.dtype)
+
+
+def _in_lanes(draws: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    missing = -draws.shape[2] % LANES
+    return np.ascontiguousarray(np.pad(draws, ((0, 0), (0, 0), (0, missing))) if missing else draws)
