@@ -16,6 +16,7 @@ from starcast.trust.trial import Trial, lowest
 Floats = npt.NDArray[np.float64]
 
 KINDS = (*RELIABILITIES, "share")
+POINTS = ("mode", "median", "mean")
 UNITS = ("rating", "user")
 N_STEPS = 1000  # candidates between 0 and 1; a finer grid costs time, but no confidence
 N_SHARES = 100  # candidates of the kind "share"
@@ -129,37 +130,28 @@ def choose_threshold(
     """
     promise, target = _one_promise(accuracy=accuracy, mae=mae, coverage=coverage)
     _check_open(confidence, "confidence", 1.0)
-    for name, value, known in (
-        ("kind", kind, KINDS),
-        ("unit", unit, UNITS),
-        ("point", point, ("mode", "median", "mean")),
-    ):
+    for name, value, known in (("kind", kind, KINDS), ("point", point, POINTS), ("unit", unit, UNITS)):
         choose(name, value, known)
     answer, _, score, _, _ = answers_to_new(model, ratings, "choose_threshold")
-    width = float(answer.scores[-1] - answer.scores[0])
-    _check_open(target, promise, width if promise == "mae" else 1.0)
+    scale = float(answer.scores[-1] - answer.scores[0]) if promise == "mae" else 1.0
+    _check_open(target, promise, scale)
     error = np.abs(answer.point(point) - answer.scores[score])
-    loss = error / width if promise == "mae" else (error != 0).astype(np.float64)
+    loss = error / scale if promise == "mae" else (error != 0).astype(np.float64)
     compared = "error" if kind == "error" else "mode"
-    trial = Trial(promise, answer.reliability(compared), loss, ratings.user if unit == "user" else None, 1 - confidence)
+    user = ratings.user if unit == "user" else None
+    trial = Trial(promise, answer.reliability(compared), loss, user, 1 - confidence)
     candidates = _common_reliabilities(model) if kind == "share" else np.arange(N_STEPS + 1) / N_STEPS
-    scale = width if promise == "mae" else 1.0
     found = trial.search(candidates, _risk(promise, target / scale))
     if found is None:
         raise _cannot(trial, candidates, promise, target, confidence, scale)
     theta, level = found
     return Threshold(
-        theta,
-        compared,
-        promise,
-        target,
-        confidence,
-        unit,
+        theta, compared, promise, target, confidence, unit,
         observed=scale * _risk(promise, trial.observed(theta)),
         bound=scale * _risk(promise, trial.bound(theta, level)),
         coverage=float((trial.reliability >= theta).mean()),
         n_ratings=len(ratings),
-    )
+    )  # fmt: skip
 
 
 def _risk(promise: str, value: float) -> float:
