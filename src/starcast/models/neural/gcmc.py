@@ -84,7 +84,7 @@ class GCMC(Neural):
         "ml-100k": {},
         "ml-1m": {"accumulation": "sum", "normalization": "symmetric", "n_iters": 3500},
         "ml-10m": {"normalization": "symmetric", "dropout": 0.3, "n_bases": 4, "n_iters": 20, "batch_size": 10_000},
-        "filmtrust": {},
+        "filmtrust": {"n_iters": 200},
     }
     LOOK, PATIENCE = 10, 10
     ADVICE = "Lower n_hidden, or set batch_size."

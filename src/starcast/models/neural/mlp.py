@@ -36,10 +36,10 @@ class MLP(Neural):
         Length of each embedding.
     n_hidden : int, default=64
         Units of the first hidden layer; the second has half as many.
-    n_iters : int, default=30
+    n_iters : int, default=20
         Epochs.
     learning_rate : float, default=0.002
-    regularization : float, default=0.01
+    regularization : float, default=0.05
         Weight of half the squared length of the embeddings of a rating.
     dropout : float, default=0.2
         The share of the embeddings and of the first layer's outputs that is dropped in a step.
@@ -76,7 +76,11 @@ class MLP(Neural):
         "outer_bias_": "outputs",
         "spread_": "",
     }
-    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"ml-100k": {}, "ml-1m": {}, "filmtrust": {}}
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
+        "ml-100k": {},
+        "ml-1m": {"n_iters": 25, "learning_rate": 0.004, "regularization": 0.02, "batch_size": 4096},
+        "filmtrust": {"n_iters": 5},
+    }
     ADVICE = "Lower n_factors, n_hidden or batch_size."
 
     user_hidden_: npt.NDArray[np.floating[Any]]
@@ -91,9 +95,9 @@ class MLP(Neural):
         self,
         n_factors: int = 16,
         n_hidden: int = 64,
-        n_iters: int = 30,
+        n_iters: int = 20,
         learning_rate: float = 0.002,
-        regularization: float = 0.01,
+        regularization: float = 0.05,
         dropout: float = 0.2,
         batch_size: int = 1024,
         full_batch: bool = False,

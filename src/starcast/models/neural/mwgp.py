@@ -47,7 +47,7 @@ class MWGP(Neural):
         Inducing points.
     regularization : float, default=0.01
         Weight of half the squared length of the embeddings of a rating.
-    n_iters : int, default=100
+    n_iters : int, default=14
         Epochs.
     learning_rate : float, default=0.01
     batch_size : int, default=4096
@@ -91,7 +91,11 @@ class MWGP(Neural):
         "variance_": "",
         "noise_": "",
     }
-    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"ml-100k": {}, "ml-1m": {}, "filmtrust": {}}
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
+        "ml-100k": {},
+        "ml-1m": {"n_iters": 20, "batch_size": 8192},
+        "filmtrust": {"n_inducing": 64, "n_iters": 18, "batch_size": 2048},
+    }
     ADVICE = "Lower n_inducing, n_factors or batch_size."
 
     user_kernel_: npt.NDArray[np.floating[Any]]
@@ -107,7 +111,7 @@ class MWGP(Neural):
         n_factors: int = 8,
         n_inducing: int = 128,
         regularization: float = 0.01,
-        n_iters: int = 100,
+        n_iters: int = 14,
         learning_rate: float = 0.01,
         batch_size: int = 4096,
         averaging: float = 0.99,

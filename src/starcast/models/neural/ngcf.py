@@ -78,7 +78,11 @@ class NGCF(Neural):
         "item_bias_": "items scores",
         "head_": "columns scores",
     }
-    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"ml-100k": {}, "ml-1m": {}, "filmtrust": {}}
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
+        "ml-100k": {},
+        "ml-1m": {},
+        "filmtrust": {"node_dropout": 0.3, "n_iters": 7, "learning_rate": 0.002, "batch_size": 1024},
+    }
     LOOK, PATIENCE = 1, 5
     ADVICE = "Lower n_factors, n_layers or batch_size."
 
