@@ -81,7 +81,7 @@ class NGCF(Neural):
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "ml-100k": {},
         "ml-1m": {},
-        "filmtrust": {"node_dropout": 0.3, "n_iters": 7, "learning_rate": 0.002, "batch_size": 1024},
+        "filmtrust": {"node_dropout": 0.1, "n_iters": 10, "learning_rate": 0.001, "batch_size": 1024},
     }
     LOOK, PATIENCE = 1, 5
     ADVICE = "Lower n_factors, n_layers or batch_size."
