@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 M = TypeVar("M", bound="Model")
 
-PASSES = 2  # over users and items: a third gains less than a part in a thousand (docs/new-users.md)
+PASSES = 2  # over users and items: a third gains about a part in a thousand (docs/new-users.md)
 
 
 def fold_in(model: M, ratings: Ratings) -> M:
