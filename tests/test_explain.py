@@ -96,9 +96,9 @@ def test_without_his_only_rating_a_user_is_unknown(fitted, name):
     lone = model.fold_in(sc.Ratings.from_arrays(["me"], [7], [5], scores=model.scores_))
     frame = lone.explain("me", 9)
     assert frame["item"].to_list() == [7]
-    answer = lone.predict_proba("me", 9)
-    assert frame["moved"][0] == pytest.approx(np.abs(answer.probs[0] - model.prior_).sum() / 2, abs=1e-5)
-    assert frame["shift"][0] == pytest.approx(answer.mean()[0] - model.prior_ @ model.scores_, abs=1e-5)
+    answer = lone.predict_proba(["me", "nobody"], 9)
+    assert frame["moved"][0] == pytest.approx(np.abs(answer.probs[0] - answer.probs[1]).sum() / 2, abs=1e-5)
+    assert frame["shift"][0] == pytest.approx(answer.mean()[0] - answer.mean()[1], abs=1e-5)
 
 
 def test_a_user_of_very_many_ratings_is_asked_about_the_least_expected(fitted, monkeypatch):

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from small import NAMES, make
+import small
 
 import starcast as sc
 from starcast.errors import DataError, DivergenceError
@@ -12,6 +12,11 @@ SOLVING = [name for name, cls in MODELS.items() if cls._solves_rows is not sc.Mo
 REFITTING = [(name, {}) for name in ("global", "item", "bayes")]
 REFITTING += [("resbemf", {"update": "paper", "regularization": 0.05}), ("pmf", {"precision": "double"})]
 by_model = pytest.mark.parametrize("name", SOLVING)
+
+
+def make(name, **params):
+    few = {"n_draws": 8, "burn_in": 10} if name == "ordinalmf" else {}  # it learns long, and here often
+    return small.make(name, **few | params)
 
 
 @pytest.fixture(scope="module")
@@ -78,13 +83,15 @@ def test_rows_without_new_ratings_stay_to_the_bit(parts, name):
     new = new.take(np.arange(12))
     model.partial_fit(new)
     for of, names, touched in (("users", model.users_, new.users), ("items", model.items_, new.items)):
+        moved = False
         for name, axis in growth._axes(model, of):
             rows, then = (np.moveaxis(getattr(m, name), axis, 0) for m in (model, before))
             still = ~np.isin(names[: len(then)], touched)
             assert 0 < still.sum() < len(then)
             assert np.array_equal(rows[: len(then)][still], then[still])
-            assert (rows[: len(then)][~still] != then[~still]).any()
             assert rows.dtype == then.dtype
+            moved |= bool((rows[: len(then)][~still] != then[~still]).any())
+        assert moved
 
 
 @pytest.mark.parametrize("name", ["resbemf", "bemf", "dirmf"])
@@ -140,7 +147,7 @@ def test_models_that_cannot_solve_for_rows_learn_afresh(parts, name, params):
     assert nll(model, test) == nll(fresh, test)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", small.NAMES)
 def test_without_a_fit_it_is_one(tiny, name):
     model = make(name)
     assert model.partial_fit(tiny[0]) is model
