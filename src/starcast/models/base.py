@@ -236,6 +236,10 @@ class Model(Parametrized):
         """Return the probabilities of known pairs, shape (pairs, scores)."""
         raise NotImplementedError
 
+    def _settle_ties(self, probs: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Return the probabilities with the last say on which score is ahead, after calibration."""
+        return probs
+
     def _half_known_proba(self, user: Codes, item: Codes) -> Floats:
         """Return the probabilities of pairs of which one half is unknown, its code -1."""
         return np.tile(self.prior_, (len(user), 1))
@@ -327,7 +331,7 @@ class Model(Parametrized):
     def _known_proba(self, user: Codes, item: Codes) -> npt.NDArray[np.float64]:
         """Return the probabilities of known pairs in double precision, calibrated if the model is."""
         probs = self._proba(user, item).astype(np.float64, copy=False)
-        return recalibrate(probs, self.calibration_) if hasattr(self, "calibration_") else probs
+        return self._settle_ties(recalibrate(probs, self.calibration_) if hasattr(self, "calibration_") else probs)
 
     def _codes_or_error(self, names: object, what: str) -> Codes:
         lookup, known = {

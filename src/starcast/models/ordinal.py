@@ -18,7 +18,7 @@ from starcast.ratings import Ratings
 Floats = npt.NDArray[np.floating[Any]]
 
 OF = {"users": "user", "items": "item"}
-LEAST = 1e-30  # in place of a probability that has no logarithm
+AHEAD = 1e-6  # by which share the winner of a tie is ahead
 
 
 class OrdinalMF(Model):
@@ -53,10 +53,11 @@ class OrdinalMF(Model):
         Draws that answers are averaged over; 0 ends the fit after climbing, which is fast and less sure.
     thin : int, default=2
         Rounds for each draw that is kept.
-    centering : float, default=0.6
-        How far distributions are drawn towards their mean, so that the mode, which the paper predicts, errs by less:
-        :math:`p_s' \propto (p_s\, e^{-c (z_s - \bar z)^2})^{1 / (1 + c/3)}` on a scale *z* from -1 to 1. The power
-        makes up for it: what is drawn in is flattened as much. 0 leaves them alone, for the lowest log-loss.
+    centering : float, default=0.8
+        How near a tie between two scores must be to be settled in favour of the one nearer to the mean, so that the
+        mode, which the paper predicts, errs by less: the score with the largest
+        :math:`\log p_s - c\,(z_s - \bar z)^2`, on a scale *z* from -1 to 1, shares the probability of the likeliest.
+        0 leaves ties alone.
     random_state : int or None
     n_jobs : int or None
         Threads; None is one a core. The result does not depend on it.
@@ -121,7 +122,7 @@ class OrdinalMF(Model):
         burn_in: int = 60,
         n_draws: int = 64,
         thin: int = 2,
-        centering: float = 0.6,
+        centering: float = 0.8,
         random_state: int | None = None,
         n_jobs: int | None = None,
         verbose: bool = False,
@@ -216,7 +217,10 @@ class OrdinalMF(Model):
             np.ascontiguousarray(user), np.ascontiguousarray(item), P, Q, ties.base, ties.basis, ties.ranks, weights,
             probs, resolve_threads(self.n_jobs),
         )  # fmt: skip
-        return center(probs, self.scores_, self.centering)
+        return probs
+
+    def _settle_ties(self, probs: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        return settle_ties(probs, self.scores_, self.centering)
 
     def _solves_rows(self) -> bool:
         return True
@@ -239,23 +243,28 @@ class OrdinalMF(Model):
 NOBODY = Side(np.zeros(2, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int8))  # one row without ratings
 
 
-def center(probs: Floats, scores: npt.NDArray[np.float64], centering: float) -> Floats:
-    """Return distributions, one a row, drawn towards their means and flattened as much.
+def settle_ties(
+    probs: npt.NDArray[np.float64], scores: npt.NDArray[np.float64], centering: float
+) -> npt.NDArray[np.float64]:
+    """Return distributions, one a row, whose near ties are settled in favour of scores near the mean.
 
-    >>> center(np.array([[0.1, 0.3, 0.2, 0.4]]), np.arange(4.0), 0.0).tolist()
-    [[0.1, 0.3, 0.2, 0.4]]
-    >>> center(np.array([[0.1, 0.3, 0.2, 0.4]]), np.arange(4.0), 2.0).round(2).tolist()
-    [[0.04, 0.31, 0.37, 0.29]]
+    >>> settle_ties(np.array([[0.1, 0.25, 0.31, 0.34]]), np.arange(4.0), 0.8).round(3).tolist()
+    [[0.1, 0.25, 0.325, 0.325]]
+    >>> settle_ties(np.array([[0.1, 0.2, 0.2, 0.5]]), np.arange(4.0), 0.8).tolist()
+    [[0.1, 0.2, 0.2, 0.5]]
     """
-    if centering == 0:
-        return probs
     place = 2 * (scores - scores[0]) / (scores[-1] - scores[0]) - 1
     mean = np.zeros((len(probs), 1))
     for column, z in zip(probs.T, place, strict=True):  # a product of matrices would round a row as its company does
         mean[:, 0] += column * z
-    logits = np.log(np.maximum(probs, LEAST)) - centering * (place - mean) ** 2
-    weights = np.exp((logits - logits.max(axis=1, keepdims=True)) / (1 + centering / 3))
-    return np.asarray(weights / weights.sum(axis=1, keepdims=True), probs.dtype)
+    central = np.argmax(probs * np.exp(-centering * (place - mean) ** 2), axis=1)
+    likeliest = probs.argmax(axis=1)
+    row = np.flatnonzero(central != likeliest)
+    settled = probs.copy()
+    shared = (probs[row, central[row]] + probs[row, likeliest[row]]) / 2
+    settled[row, central[row]] = shared * (1 + AHEAD)
+    settled[row, likeliest[row]] = shared * (1 - AHEAD)
+    return settled
 
 
 def _in_lanes(draws: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
