@@ -70,7 +70,7 @@ def test_a_tenth_more_ratings_are_worth_what_they_are_in_a_refit(parts, name):
     assert model.partial_fit(new) is model
     refit = make(name).fit(both)
     assert nll(model, test) < (1.001 if name == "resbemf" else 1.03) * nll(refit, test)
-    assert nll(model, unknown) < 1.01 * nll(refit, unknown)
+    assert nll(model, unknown) < 1.03 * nll(refit, unknown)
     if name != "dirmf":  # which says less of known users here than the prior of unknown ones
         assert nll(model, test) < before - 0.02
         assert nll(model, unknown) < unknown_before - 0.2

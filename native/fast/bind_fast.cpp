@@ -90,7 +90,8 @@ std::vector<double> fit_gradient(const std::string& model, nb::tuple user_side, 
                                  float recklessness, bool published, bool decay_per_rating, int n_rounds, int n_threads,
                                  nb::object callback) {
   const Side users = side_of(user_side), items = side_of(item_side);
-  ScoreFit fit = score_fit(method_of(model, Method::resbemf_gradient, biased), users.n_rows, items.n_rows, P, Q, base, values, n_factors, biased);
+  ScoreFit fit = score_fit(method_of(model, Method::resbemf_gradient, biased), users.n_rows, items.n_rows, P, Q, base,
+                           values, n_factors, biased);
   fit.settings.learning_rate = learning_rate;
   fit.settings.regularization = regularization;
   fit.settings.bias_regularization = bias_regularization;
@@ -234,9 +235,9 @@ void bind_fast(nb::module_& m) {
         "regularization"_a = 0.0f, "bias_regularization"_a = 0.0f, "recklessness"_a = 0.0f, "published"_a = false,
         "decay_per_rating"_a = false, "n_rounds"_a = 1, "n_threads"_a = 1, "callback"_a = nb::none());
   m.def("solve_rows", &solve_rows, "model"_a, "side"_a, "rows"_a.noconvert(), "others"_a.noconvert(),
-        "base"_a.noconvert(), "values"_a.noconvert(), "n_steps"_a.noconvert(), "rates"_a.noconvert(),
-        "n_factors"_a, "biased"_a = false, "regularization"_a = 0.0f, "bias_regularization"_a = 0.0f,
-        "recklessness"_a = 0.0f, "n_threads"_a = 1);
+        "base"_a.noconvert(), "values"_a.noconvert(), "n_steps"_a.noconvert(), "rates"_a.noconvert(), "n_factors"_a,
+        "biased"_a = false, "regularization"_a = 0.0f, "bias_regularization"_a = 0.0f, "recklessness"_a = 0.0f,
+        "n_threads"_a = 1);
   m.def("fit_point", &fit_point, "user_side"_a, "item_side"_a, "P"_a.noconvert(), "Q"_a.noconvert(),
         "user_bias"_a.none(), "item_bias"_a.none(), "values"_a.noconvert(), "mean"_a = 0.0f, "learning_rate"_a = 0.01f,
         "regularization"_a = 0.1f, "n_rounds"_a = 1, "n_threads"_a = 1, "callback"_a = nb::none());

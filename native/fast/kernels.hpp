@@ -90,8 +90,8 @@ struct Question {  // probabilities of pairs (user[n], item[n])
   float* out = nullptr;  // [pair][n_scores]
 };
 
-// Rows of the ordinal model move while those of the other side stand still: n_steps of Newton's, then a draw if there is
-// noise. Rows have n_columns numbers (factors by basis function, then biases) and zeros up to the stride.
+// Rows of the ordinal model move while those of the other side stand still: n_steps of Newton's, then a draw if there
+// is noise. Rows have n_columns numbers (factors by basis function, then biases) and zeros up to the stride.
 struct OrdinalPass {
   const int64_t* indptr = nullptr;
   const int32_t* other = nullptr;
@@ -106,11 +106,11 @@ struct OrdinalPass {
   const float* means = nullptr;      // [row][stride] of the prior
   const float* precision = nullptr;  // [n_columns][stride] of the prior
   int n_steps = 0;
-  const float* noise = nullptr;      // [row][stride] standard normal; null: no draw
-  const float* luck = nullptr;       // [row] logarithms of uniform numbers
-  double* row_objective = nullptr;   // one per row: log-posterior after the move
-  double* spread = nullptr;          // [n_columns][n_columns] sum over rows of the inverse curvature; may be null
-  int64_t* accepted = nullptr;       // draws accepted
+  const float* noise = nullptr;     // [row][stride] standard normal; null: no draw
+  const float* luck = nullptr;      // [row] logarithms of uniform numbers
+  double* row_objective = nullptr;  // one per row: log-posterior after the move
+  double* spread = nullptr;         // [n_columns][n_columns] sum over rows of the inverse curvature; may be null
+  int64_t* accepted = nullptr;      // draws accepted
 };
 
 struct OrdinalQuestion {  // probabilities of pairs, averaged over draws

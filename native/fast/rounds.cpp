@@ -22,6 +22,18 @@ auto kernel_of(Method method) {
                                               : k.dirmf_sgd;
 }
 
+Pass pass_over(const Side& side, const ScoreFit& fit, float* rows, const float* others) {
+  Pass pass = fit.settings;
+  pass.indptr = side.indptr;
+  pass.other = side.other;
+  pass.score = side.score;
+  pass.rows = rows;
+  pass.others = others;
+  pass.base = fit.base;
+  pass.longest_row = side.longest_row;
+  return pass;
+}
+
 class Passes {
  public:
   Passes(const Side& users, const Side& items, const ScoreFit& fit)
@@ -78,13 +90,7 @@ class Passes {
 
  private:
   void run(const Side& side, float* rows, const float* others, double* loglik, double* penalty) {
-    Pass pass = fit_.settings;
-    pass.indptr = side.indptr;
-    pass.other = side.other;
-    pass.score = side.score;
-    pass.rows = rows;
-    pass.others = others;
-    pass.base = fit_.base;
+    Pass pass = pass_over(side, fit_, rows, others);
     pass.longest_row = std::max(users_.longest_row, items_.longest_row);
     pass.row_loglik = loglik;
     pass.row_penalty = penalty;
@@ -142,14 +148,7 @@ void settle_rows(const Side& side, const ScoreFit& fit, const int32_t* n_steps, 
   Crew crew(static_cast<int>(std::min<int64_t>(fit.n_threads, n_chunks)));
   std::vector<double> loglik(side.n_rows), penalty(side.n_rows);
   std::vector<int32_t> left(n_steps, n_steps + side.n_rows);
-  Pass pass = fit.settings;
-  pass.indptr = side.indptr;
-  pass.other = side.other;
-  pass.score = side.score;
-  pass.rows = fit.P;
-  pass.others = fit.Q;
-  pass.base = fit.base;
-  pass.longest_row = side.longest_row;
+  Pass pass = pass_over(side, fit, fit.P, fit.Q);
   pass.polish = exact;
   pass.row_loglik = exact ? loglik.data() : nullptr;
   pass.row_penalty = penalty.data();

@@ -50,9 +50,9 @@ struct PointFit {  // PMF, BiasedMF
 std::vector<double> run_rounds(const Side& users, const Side& items, const ScoreFit& fit, const Watch& watch);
 std::vector<double> run_rounds(const Side& users, const Side& items, const PointFit& fit, const Watch& watch);
 
-// Moves the rows P of one side, which have the ratings, while the rows Q of the other stand still: each takes its number
-// of steps at its learning rate, exact ones fewer if one leaves them where they are. Rows do not see each other, so each
-// ends where it would alone.
+// Moves the rows P of one side, which have the ratings, while the rows Q of the other stand still: each takes its
+// number of steps at its learning rate, exact ones fewer if one leaves them where they are. Rows do not see each other,
+// so each ends where it would alone.
 void settle_rows(const Side& side, const ScoreFit& fit, const int32_t* n_steps, const float* rates, const Watch& watch);
 
 void answer(const Question& ask, int64_t n_pairs, int n_threads);
