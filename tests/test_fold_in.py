@@ -1,5 +1,7 @@
 """New users without refitting: where their rows must lie, and what a model owes that was folded in."""
 
+import copy
+
 import numpy as np
 import pytest
 from small import NAMES, make
@@ -10,6 +12,8 @@ from starcast.kernels import Side, fast, make_sides, reference
 from starcast.models import MODELS, make_model
 from starcast.models.per_score import pack, unpack
 from starcast.models.resbemf import spread_scores
+from starcast.recalibration import recalibrate
+from starcast.trust import calibrate
 
 SOLVING = [name for name, cls in MODELS.items() if cls._solves_rows is not sc.Model._solves_rows]
 STRICT = {"resbemf": {"update": "paper", "regularization": 0.05}} | {
@@ -296,6 +300,17 @@ def test_saved_and_loaded_it_gives_the_same_bits(fitted, parts, name, tmp_path):
     loaded = sc.load(tmp_path / "m")
     assert loaded.recommend(n=60).equals(folded.recommend(n=60))  # items that the new users did not rate, too
     assert np.array_equal(user_rows(loaded.fold_in(parts[1])), user_rows(folded.fold_in(parts[1])))
+
+
+def test_a_calibration_goes_with_the_model(parts):
+    train, new = parts
+    bold = make("bemf").fit(train)
+    honest = calibrate(bold, train, "temperature", n_splits=2)
+    for tried in (lambda m: m.fold_in(new), lambda m: copy.copy(m).partial_fit(new)):
+        raw, mended = ask(tried(bold), new).probs, ask(tried(honest), new).probs
+        assert np.abs(raw - mended).max() > 0.01
+        assert mended == pytest.approx(recalibrate(raw, honest.calibration_), abs=1e-6)
+    assert honest.fold_in(new).explain(int(new.users[0]), int(new.items[0]))["moved"][0] > 0
 
 
 @by_model

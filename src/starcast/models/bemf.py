@@ -105,7 +105,7 @@ class BeMF(PerScore):
         length = np.einsum("iks,iks->is", others, others)[side.other]
         total = np.concatenate([np.zeros((1, length.shape[1])), np.cumsum(length, axis=0, dtype=np.float64)])
         bend = self.regularization + 0.25 * np.diff(total[side.start], axis=0).max(axis=1)
-        return np.minimum(self.learning_rate, 1 / np.maximum(bend, 1e-9)).astype(np.float32)
+        return np.asarray(np.minimum(self.learning_rate, 1 / np.maximum(bend, 1e-9)), np.float32)
 
     def _settle(self, side: Side, rows: Any, others: Any, steps: Any, rates: Any) -> None:
         fast.solve_rows(
