@@ -3,6 +3,7 @@
 #include <nanobind/stl/pair.h>
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -41,6 +42,27 @@ void require_others(const Side& side, int64_t n_others) {
     require(side.other[n] >= 0 && side.other[n] < n_others, "a side must point at rows of the other.");
 }
 
+// Everything of a pass but the rows and their ratings.
+OrdinalPass pass_of(const Shape& shape, size_t stride, const Array<const float, 1>& base, const Table& basis,
+                    const Array<const int32_t, 1>& ranks, int n_steps) {
+  OrdinalPass pass;
+  pass.n_columns = shape.n_columns;
+  pass.stride = static_cast<int>(stride);
+  pass.n_scores = shape.n_scores;
+  pass.n_basis = shape.n_basis;
+  pass.ranks = ranks.data();
+  pass.base = base.data();
+  pass.basis = basis.data();
+  pass.n_steps = n_steps;
+  return pass;
+}
+
+void point_at(OrdinalPass& pass, const Side& side) {
+  pass.indptr = side.indptr;
+  pass.other = side.other;
+  pass.score = side.score;
+}
+
 // Moves rows in place; returns the sum of their log-posteriors and how many draws were accepted.
 std::pair<double, int64_t> move_rows(nb::tuple parts, Rows rows, Table others, Array<const float, 1> base, Table basis,
                                      Array<const int32_t, 1> ranks, Table means, Table precision, int n_steps,
@@ -62,22 +84,12 @@ std::pair<double, int64_t> move_rows(nb::tuple parts, Rows rows, Table others, A
   if (spread) require(spread->shape(0) == D && spread->shape(1) == D, "spread must be square, a row per column.");
   require_others(side, static_cast<int64_t>(others.shape(0)));
 
-  OrdinalPass pass;
-  pass.indptr = side.indptr;
-  pass.other = side.other;
-  pass.score = side.score;
+  OrdinalPass pass = pass_of(shape, stride, base, basis, ranks, n_steps);
+  point_at(pass, side);
   pass.rows = rows.data();
   pass.others = others.data();
-  pass.n_columns = shape.n_columns;
-  pass.stride = static_cast<int>(stride);
-  pass.n_scores = shape.n_scores;
-  pass.n_basis = shape.n_basis;
-  pass.ranks = ranks.data();
-  pass.base = base.data();
-  pass.basis = basis.data();
   pass.means = means.data();
   pass.precision = precision.data();
-  pass.n_steps = n_steps;
   pass.noise = noise ? noise->data() : nullptr;
   pass.luck = luck ? luck->data() : nullptr;
 
@@ -105,6 +117,73 @@ std::pair<double, int64_t> move_rows(nb::tuple parts, Rows rows, Table others, A
   }
   return {std::accumulate(objective.begin(), objective.end(), 0.0),
           std::accumulate(accepted.begin(), accepted.end(), int64_t{0})};
+}
+
+// The numbers of one draw, moved from [row][column][draw] to rows padded with zeros.
+void unravel(const float* draws, size_t n_rows, size_t D, size_t T, size_t t, size_t stride, float* rows) {
+  for (size_t r = 0; r < n_rows; ++r)
+    for (size_t d = 0; d < stride; ++d) rows[r * stride + d] = d < D ? draws[(r * D + d) * T + t] : 0.0f;
+}
+
+// Rows of their own for ratings of others whose draws are given: for each draw a row climbs from what its prior expects
+// to its summit and is moved by the noise, which all rows share, so that none depends on those beside it.
+void place_rows(nb::tuple parts, Table features, Array<const float, 3> others, Array<const float, 3> weights,
+                Array<const float, 3> precision, Array<const float, 1> base, Table basis,
+                Array<const int32_t, 1> ranks, std::optional<Table> noise, int n_steps, Array<float, 3> out,
+                int n_threads) {
+  const Side side = side_of(parts);
+  const Shape shape(base, basis, ranks);
+  const size_t D = static_cast<size_t>(shape.n_columns), T = others.shape(2), n = static_cast<size_t>(side.n_rows);
+  const size_t stride = (D + 15) / 16 * 16, n_features = features.shape(1), n_others = others.shape(0);
+  require(others.shape(1) == D, "others must be (rows, columns, draws).");
+  require(features.shape(0) == n && weights.shape(0) == T && weights.shape(1) == n_features && weights.shape(2) == D,
+          "features must be (rows, features) and weights (draws, features, columns).");
+  require(precision.shape(0) == T && precision.shape(1) == D && precision.shape(2) == D,
+          "precision must be (draws, columns, columns).");
+  require(out.shape(0) == n && out.shape(1) == D && out.shape(2) == T, "out must be (rows, columns, draws).");
+  if (noise) require(noise->shape(0) == T && noise->shape(1) == D, "noise must be (draws, columns).");
+  require_others(side, static_cast<int64_t>(n_others));
+  const OrdinalPass shared = pass_of(shape, stride, base, basis, ranks, n_steps);
+  nb::gil_scoped_release release;
+  Crew crew(static_cast<int>(std::min<int64_t>(n_threads, static_cast<int64_t>(T))));
+  const size_t floats = (2 * n + n_others + D + (noise ? n : 0)) * stride +
+                        static_cast<size_t>(kernels().ordinal_scratch_floats(shared)) + n;
+  std::vector<std::vector<float>> room(static_cast<size_t>(crew.size()));
+  std::vector<std::vector<double>> objective(room.size());
+  crew.run(static_cast<int64_t>(T), [&](int64_t draw, int thread) {
+    const size_t t = static_cast<size_t>(draw), w = static_cast<size_t>(thread);
+    room[w].assign(floats, 0.0f);
+    objective[w].resize(n);
+    float *means = room[w].data(), *rows = means + n * stride, *there = rows + n * stride;
+    float *precise = there + n_others * stride, *luck = precise + D * stride, *shift = luck + n;
+    float* scratch = shift + (noise ? n * stride : 0);
+    unravel(others.data(), n_others, D, T, t, stride, there);
+    for (size_t r = 0; r < n; ++r)
+      for (size_t f = 0; f < n_features; ++f)
+        for (size_t d = 0; d < D; ++d) means[r * stride + d] += features(r, f) * weights(t, f, d);
+    std::copy_n(means, n * stride, rows);
+    for (size_t d = 0; d < D; ++d) std::copy_n(&precision(t, d, 0), D, precise + d * stride);
+    OrdinalPass pass = shared;
+    point_at(pass, side);
+    pass.rows = rows;
+    pass.others = there;
+    pass.means = means;
+    pass.precision = precise;
+    pass.row_objective = objective[w].data();
+    int64_t accepted = 0;
+    if (noise) {
+      for (size_t r = 0; r < n; ++r) {
+        std::copy_n(&(*noise)(t, 0), D, shift + r * stride);
+        luck[r] = -std::numeric_limits<float>::infinity();  // a draw around the summit needs no second thought
+      }
+      pass.noise = shift;
+      pass.luck = luck;
+      pass.accepted = &accepted;
+    }
+    kernels().ordinal_rows(pass, 0, side.n_rows, scratch);
+    for (size_t r = 0; r < n; ++r)
+      for (size_t d = 0; d < D; ++d) out(r, d, t) = rows[r * stride + d];
+  });
 }
 
 void proba(Array<const int32_t, 1> user, Array<const int32_t, 1> item, Array<const float, 3> P,
@@ -171,6 +250,9 @@ void bind_ordinal(nb::module_& m) {
   m.def("move_rows", &move_rows, "side"_a, "rows"_a.noconvert(), "others"_a.noconvert(), "base"_a.noconvert(),
         "basis"_a.noconvert(), "ranks"_a.noconvert(), "means"_a.noconvert(), "precision"_a.noconvert(), "n_steps"_a,
         "noise"_a.none(), "luck"_a.none(), "spread"_a.none(), "n_threads"_a);
+  m.def("place_rows", &place_rows, "side"_a, "features"_a.noconvert(), "others"_a.noconvert(), "weights"_a.noconvert(),
+        "precision"_a.noconvert(), "base"_a.noconvert(), "basis"_a.noconvert(), "ranks"_a.noconvert(),
+        "noise"_a.none(), "n_steps"_a, "out"_a.noconvert(), "n_threads"_a);
   m.def("ordinal_proba", &proba, "user"_a.noconvert(), "item"_a.noconvert(), "P"_a.noconvert(), "Q"_a.noconvert(),
         "base"_a.noconvert(), "basis"_a.noconvert(), "ranks"_a.noconvert(), "weights"_a.noconvert(),
         "out"_a.noconvert(), "n_threads"_a);

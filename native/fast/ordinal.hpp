@@ -11,6 +11,7 @@
 
 namespace starcast::STARCAST_ISA_NS {
 
+constexpr double enough = 1e-5;  // of a log-posterior: what a step must promise to be taken
 constexpr int G = 16;  // ratings put through the softmax at a time, one a lane
 using Sixteen = Lanes<16>;  // columns of a row, ratings of a group, or draws
 
@@ -320,7 +321,7 @@ class OrdinalRow {
     solve(U_, g_, step_);
     double promise = 0;  // what the gradient says of a full step
     for (int d = 0; d < D_; ++d) promise += static_cast<double>(step_[d]) * static_cast<double>(g_[d]);
-    if (!(promise > 1e-6)) return false;
+    if (!(promise > enough)) return false;
     float size = 1.0f;
     for (int tries = 0; tries < 12; ++tries, size *= 0.5f) {
       for (int d = 0; d < stride_; ++d) trial_[d] = theta[d] + size * step_[d];

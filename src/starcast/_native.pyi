@@ -87,6 +87,21 @@ class fast:  # noqa: N801
         n_threads: int,
     ) -> tuple[float, int]: ...
     @staticmethod
+    def place_rows(
+        side: tuple[I64, I32, I8],
+        features: F32,
+        others: F32,
+        weights: F32,
+        precision: F32,
+        base: F32,
+        basis: F32,
+        ranks: I32,
+        noise: F32 | None,
+        n_steps: int,
+        out: F32,
+        n_threads: int,
+    ) -> None: ...
+    @staticmethod
     def ordinal_proba(
         user: I32,
         item: I32,

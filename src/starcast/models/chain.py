@@ -1,5 +1,6 @@
 """The state of an ordinal model while it is fitted: rows and priors of both sides, moved round by round."""
 
+import functools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,12 +14,12 @@ from starcast.ratings import Ratings
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.float32]
 
-State = list[tuple[Rows, Floats, Floats]]  # of users and of items: rows, weights and precision of their prior
+State = list[tuple[Rows, Rows, Rows]]  # of users and of items: rows, weights and precision of their prior
 
 MOST_SCORES = 64  # of the kernels
 MOST_BIASES = 9  # basis functions: enough for every score of ten to have a bias of its own
 LANES = 16  # what rows are padded to, and draws that are answered for at a time
-NEWTON_STEPS = 8  # of a row that is solved for alone, at most; it stops when it is where it should be
+NEWTON_STEPS = 5  # of a row that is solved for alone, at most; it stops when it is where it should be
 
 
 class Ties(NamedTuple):
@@ -45,13 +46,17 @@ def tie_scores(prior: Floats, n_factors: int, n_spread_factors: int) -> Ties:
     >>> (tie_scores(np.full(3, 1 / 3), 8, 2).basis ** 2).round(1).astype(float).round(1).tolist()
     [[1.5, 0.0, 1.5], [0.5, 2.0, 0.5]]
     """
-    n = len(prior)
-    powers = np.vander(np.linspace(-1, 1, n), min(n, MOST_BIASES + 1), increasing=True)
-    polynomials = np.linalg.qr(powers)[0][:, 1:].T * np.sqrt(n)
-    basis = polynomials * np.sign(polynomials[:, -1:])
+    basis = _polynomials(len(prior))
     ranks = np.zeros(len(basis), np.int32)
     ranks[:2] = (n_factors, n_spread_factors)[: len(basis)]
-    return Ties(np.log(prior).astype(np.float32), np.ascontiguousarray(basis, np.float32), ranks)
+    return Ties(np.log(prior).astype(np.float32), basis, ranks)
+
+
+@functools.cache
+def _polynomials(n_scores: int) -> npt.NDArray[np.float32]:
+    powers = np.vander(np.linspace(-1, 1, n_scores), min(n_scores, MOST_BIASES + 1), increasing=True)
+    polynomials = np.linalg.qr(powers)[0][:, 1:].T * np.sqrt(n_scores)
+    return np.ascontiguousarray(polynomials * np.sign(polynomials[:, -1:]), np.float32)
 
 
 class Chain:
@@ -92,7 +97,7 @@ class Chain:
     def state(self) -> State:
         """Return a copy of rows, weights and precision of both sides."""
         return [
-            (np.array(rows[:, : self._ties.n_columns]), prior.weights.copy(), prior.precision.copy())
+            (np.array(rows[:, : self._ties.n_columns]), prior.weights.astype("f4"), prior.precision.astype("f4"))
             for rows, prior in zip(self._rows, self._priors, strict=True)
         ]
 
@@ -111,10 +116,10 @@ class Chain:
 
 def fresh_rows(
     side: Side,
-    features: Floats,
     others: Rows,
-    weights: Floats,
-    precision: Floats,
+    loadings: Rows,
+    weights: Rows,
+    precision: Rows,
     ties: Ties,
     n_threads: int,
     *,
@@ -122,25 +127,15 @@ def fresh_rows(
 ) -> Rows:
     """Return rows of their own, shape (rows, columns, draws), for ratings of others whose draws are given.
 
-    For each draw of the others a row climbs to its summit and is drawn around it. The noise is the same for all rows,
-    so that a row does not depend on those beside it and two rows differ only by their ratings.
+    For each draw of the others a row climbs to its summit and, unless a point is wanted, is drawn around it. The noise
+    is the same for all rows, so that a row does not depend on those beside it and two differ only by their ratings.
     """
-    n_draws, n_columns, stride = others.shape[2], ties.n_columns, ties.stride
-    rng = np.random.default_rng(0)
-    drawn = np.empty((len(features), n_columns, n_draws), np.float32)
     needed, place = np.unique(side.other, return_inverse=True)
     some = Side(side.start, place.astype(np.int32), side.score)
-    luck = np.full(len(features), -np.inf, np.float32)
-    for t in range(n_draws):
-        means = padded(features @ weights[:, :, t], stride)
-        rows = means.copy()
-        noise = None
-        if not is_point:
-            noise = np.zeros((len(features), stride), np.float32)
-            noise[:, :n_columns] = rng.standard_normal(n_columns)
-        fast.move_rows(
-            some, rows, padded(others[needed, :, t], stride), *ties, means, padded(precision[:, :, t], stride),
-            NEWTON_STEPS, noise, None if noise is None else luck, None, n_threads,
-        )  # fmt: skip
-        drawn[:, :, t] = rows[:, :n_columns]
+    features = describe(some, loadings[needed]).astype(np.float32)
+    drawn = np.empty((len(features), ties.n_columns, others.shape[2]), np.float32)
+    noise = None if is_point else np.random.default_rng(0).standard_normal(weights.shape[::2], np.float32)
+    fast.place_rows(
+        some, features, others[needed], weights, precision, *ties, noise, NEWTON_STEPS, drawn, n_threads
+    )  # fmt: skip
     return drawn

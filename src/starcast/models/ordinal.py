@@ -9,7 +9,6 @@ from starcast.errors import ParameterError
 from starcast.kernels import Side, fast, resolve_threads
 from starcast.models.base import Model
 from starcast.models.chain import LANES, MOST_SCORES, Chain, State, Ties, fresh_rows, tie_scores
-from starcast.models.company import describe
 from starcast.models.factorization import check_flag, check_positive, check_whole
 from starcast.names import Codes
 from starcast.progress import progress_bar
@@ -91,10 +90,10 @@ class OrdinalMF(Model):
         "history_": "rounds",
         "user_draws_": "users columns draws",
         "item_draws_": "items columns draws",
-        "user_weights_": "features columns draws",
-        "item_weights_": "features columns draws",
-        "user_precision_": "columns columns draws",
-        "item_precision_": "columns columns draws",
+        "user_weights_": "draws features columns",
+        "item_weights_": "draws features columns",
+        "user_precision_": "draws columns columns",
+        "item_precision_": "draws columns columns",
         "user_company_": "users company",
         "item_company_": "items company",
     }
@@ -103,10 +102,10 @@ class OrdinalMF(Model):
     history_: npt.NDArray[np.float64]
     user_draws_: npt.NDArray[np.float32]
     item_draws_: npt.NDArray[np.float32]
-    user_weights_: npt.NDArray[np.float64]
-    item_weights_: npt.NDArray[np.float64]
-    user_precision_: npt.NDArray[np.float64]
-    item_precision_: npt.NDArray[np.float64]
+    user_weights_: npt.NDArray[np.float32]
+    item_weights_: npt.NDArray[np.float32]
+    user_precision_: npt.NDArray[np.float32]
+    item_precision_: npt.NDArray[np.float32]
     user_company_: npt.NDArray[np.float32]
     item_company_: npt.NDArray[np.float32]
 
@@ -157,10 +156,10 @@ class OrdinalMF(Model):
         chain = Chain(ratings, self._ties(), self.n_company, self.random_state, resolve_threads(self.n_jobs))
         kept = self._climb_and_draw(chain)
         for which, name in enumerate(OF.values()):
-            rows, weights, precision = (np.stack([draw[which][part] for draw in kept], axis=-1) for part in range(3))
-            setattr(self, f"{name}_draws_", rows)
-            setattr(self, f"{name}_weights_", weights)
-            setattr(self, f"{name}_precision_", precision)
+            rows, weights, precision = zip(*(draw[which] for draw in kept), strict=True)
+            setattr(self, f"{name}_draws_", np.stack(rows, axis=-1))
+            setattr(self, f"{name}_weights_", np.stack(weights))
+            setattr(self, f"{name}_precision_", np.stack(precision))
         self.user_company_, self.item_company_ = chain.company
         self._index()
 
@@ -226,16 +225,15 @@ class OrdinalMF(Model):
         return True
 
     def _solve_rows(self, of: str, side: Side, start: Codes | None = None) -> dict[str, Any]:
-        name, other = (OF[of], "item") if of == "users" else (OF[of], "user")
-        features = describe(side, getattr(self, f"{other}_company_"))
+        name, other = OF[of], "item" if of == "users" else "user"
         company = getattr(self, f"{name}_company_")
-        own = np.zeros((len(features), company.shape[1]), np.float32)
+        own = np.zeros((len(side.start) - 1, company.shape[1]), np.float32)
         if start is not None:
             own[start >= 0] = company[start[start >= 0]]
         drawn = fresh_rows(
-            side, features, getattr(self, f"{other}_draws_"), getattr(self, f"{name}_weights_"),
-            getattr(self, f"{name}_precision_"), self._ties(), resolve_threads(self.n_jobs),
-            is_point=self.n_draws == 0,
+            side, getattr(self, f"{other}_draws_"), getattr(self, f"{other}_company_"),
+            getattr(self, f"{name}_weights_"), getattr(self, f"{name}_precision_"), self._ties(),
+            resolve_threads(self.n_jobs), is_point=self.n_draws == 0,
         )  # fmt: skip
         return {f"{name}_draws_": drawn, f"{name}_company_": own}
 
