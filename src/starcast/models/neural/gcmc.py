@@ -45,7 +45,7 @@ class GCMC(Neural):
         Epochs, each one step on all ratings unless there is a `batch_size`.
     learning_rate : float, default=0.01
     batch_size : int or None
-        Ratings of a step; only their users and items are encoded then. For tables that do not fit the memory.
+        Ratings of a step, for more steps an epoch and less memory on large tables; None is all of them.
     averaging : float, default=0.995
         How much of the averaged weights is kept at each step; 0 answers with the last weights.
     early_stopping : bool, default=False
@@ -178,7 +178,7 @@ class _Network:
             torch.from_numpy(codes.astype(np.int64)).to(device) for codes in (ratings.user, ratings.item, ratings.score)
         )
         self.to_users, self.to_items = self._messages()
-        self.everything: Any = None
+        self.everything: Matrix | None = None
 
     def _start(self) -> dict[str, npt.NDArray[np.float32]]:
         nodes, model = self.n_users + self.n_items, self.model
@@ -212,34 +212,29 @@ class _Network:
             matrix(self.item, self.n_items, self.user, self.n_users, n_from_item),
         )
 
-    def batches(self) -> Iterable[Any]:
-        """Yield all ratings at once, or the users and items of a batch with its ratings between them."""
+    def batches(self) -> Iterable[Matrix]:
+        """Yield the pairs of all ratings at once, or of some after the other in random order; values are scores.
+
+        All nodes are encoded for each: the neighbours of ten thousand ratings are most of a large table.
+        """
+        shape = self.n_users, self.n_items
         if self.model.batch_size is None:
             if self.everything is None:
-                self.everything = (None, None, *self._pairs(self.user, self.item, self.score))
+                self.everything = Matrix(self.user, self.item, self.score, shape)
             yield self.everything
             return
         for rows in shuffled(len(self.score), self.model.batch_size, self.rng):
             at = torch.from_numpy(rows).to(self.device)
-            users, user = torch.unique(self.user[at], return_inverse=True)
-            items, item = torch.unique(self.item[at], return_inverse=True)
-            yield users, items, *self._pairs(user, item, self.score[at], (len(users), len(items)))
+            yield Matrix(self.user[at], self.item[at], self.score[at], shape)
 
-    def _pairs(
-        self, user: Tensor, item: Tensor, score: Tensor, shape: tuple[int, int] | None = None
-    ) -> tuple[Matrix, Tensor]:
-        pairs = Matrix(user, item, score, shape or (self.n_users, self.n_items))
-        return pairs, pairs.value
+    def loss(self, batch: Matrix) -> Tensor:
+        """Return the mean cross-entropy of some ratings."""
+        z_users, z_items = self._encode(self.model.dropout)
+        dots = [pair_dots(batch, z_users @ basis, z_items) for basis in self.weights["bases"]]
+        return torch.nn.functional.cross_entropy(torch.stack(dots, 1) @ self.weights["mixing"], batch.value)
 
-    def loss(self, batch: Any) -> Tensor:
-        """Return the mean cross-entropy of the ratings between some users and items."""
-        users, items, pairs, score = batch
-        z_users, z_items = self._encode(users, items, self.model.dropout)
-        dots = [pair_dots(pairs, z_users @ basis, z_items) for basis in self.weights["bases"]]
-        return torch.nn.functional.cross_entropy(torch.stack(dots, 1) @ self.weights["mixing"], score)
-
-    def _encode(self, users: Tensor | None, items: Tensor | None, dropout: float) -> tuple[Tensor, Tensor]:
-        """Return the codes of some users and items, or of all."""
+    def _encode(self, dropout: float) -> tuple[Tensor, Tensor]:
+        """Return the codes of users and items."""
         messages = self.weights["messages"]
         if not self.stacked:
             messages = torch.cumsum(messages, 0).transpose(0, 1)  # (nodes, scores, hidden)
@@ -247,17 +242,13 @@ class _Network:
             kept = self._kept(messages.shape[:1], dropout)
             messages = messages * kept.reshape(-1, *[1] * (messages.dim() - 1))
         from_users, from_items = messages[: self.n_users], messages[self.n_users :]
-        hidden = self._receive(self.to_users, users, from_items), self._receive(self.to_items, items, from_users)
+        hidden = [self._receive(self.to_users, from_items), self._receive(self.to_items, from_users)]
         if dropout:
-            hidden = hidden[0] * self._kept(hidden[0].shape, dropout), hidden[1] * self._kept(hidden[1].shape, dropout)
+            hidden = [h * self._kept(h.shape, dropout) for h in hidden]
         return hidden[0] @ self.weights["code"], hidden[1] @ self.weights["code"]
 
-    def _receive(self, matrix: Matrix, nodes: Tensor | None, messages: Tensor) -> Tensor:
-        R = self.n_scores
-        if nodes is not None:
-            rows = (nodes[:, None] * R + torch.arange(R, device=nodes.device)).reshape(-1) if self.stacked else nodes
-            matrix = matrix.take_rows(rows)
-        sent = messages.reshape(messages.shape[0] * R, -1)
+    def _receive(self, matrix: Matrix, messages: Tensor) -> Tensor:
+        sent = messages.reshape(messages.shape[0] * self.n_scores, -1)
         return torch.relu(product(matrix, sent).reshape(-1, self.n_hidden))
 
     def _kept(self, shape: Any, dropout: float) -> Tensor:
@@ -268,7 +259,7 @@ class _Network:
     def learnt(self) -> dict[str, Any]:
         """Return the codes of all nodes, those of the users already times the bases, and the mixing of the bases."""
         with torch.no_grad():
-            z_users, z_items = self._encode(None, None, 0.0)
+            z_users, z_items = self._encode(0.0)
             user_factors = torch.einsum("uk,bkj->ubj", z_users, self.weights["bases"])
             found = {"user_factors_": user_factors, "item_factors_": z_items, "mixing_": self.weights["mixing"]}
             return {name: tensor.cpu().numpy().copy() for name, tensor in found.items()}

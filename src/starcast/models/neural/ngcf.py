@@ -80,7 +80,7 @@ class NGCF(Neural):
     }
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "ml-100k": {},
-        "ml-1m": {},
+        "ml-1m": {"n_iters": 95, "learning_rate": 0.01, "batch_size": 16_384},
         "filmtrust": {"node_dropout": 0.1, "n_iters": 10, "learning_rate": 0.001, "batch_size": 1024},
     }
     LOOK, PATIENCE = 1, 5

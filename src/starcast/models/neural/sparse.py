@@ -25,14 +25,6 @@ class Matrix:
     def __len__(self) -> int:
         return len(self.value)
 
-    def take_rows(self, rows: Tensor) -> "Matrix":
-        """Return the matrix of some rows only, in the given order."""
-        begin, end = self.start[rows].long(), self.start[rows + 1].long()
-        place = torch.arange(len(rows), device=rows.device).repeat_interleave(end - begin)
-        before = torch.cumsum(end - begin, 0) - (end - begin)
-        at = torch.arange(len(place), device=rows.device) + (begin - before)[place]
-        return Matrix(place, self.column[at].long(), self.value[at], (len(rows), self.shape[1]))
-
     def csr(self, value: Tensor) -> Tensor:
         """Return the matrix with other values in its places."""
         return _csr(self.start, self.column, value, self.shape)

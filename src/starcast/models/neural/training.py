@@ -25,6 +25,7 @@ from starcast.progress import progress_bar
 from starcast.ratings import Ratings
 
 BLOCK = 1 << 15  # pairs that are answered at once
+OVERHEAD = 1e8  # bytes that libraries take for themselves
 OnEpoch = Callable[[int, float, "Network"], bool]  # epochs before this one, its loss, the network → whether to stop
 
 
@@ -119,7 +120,7 @@ class Neural(Model):
             self._learn(ratings, n_iters, device)
 
     def _enough_memory(self, ratings: Ratings, device: Any) -> Any:
-        return enough_memory(type(self).__name__, self._memory(ratings), device, self.ADVICE)
+        return enough_memory(type(self).__name__, self._memory(ratings) + OVERHEAD, device, self.ADVICE)
 
     def _learn(
         self, ratings: Ratings, n_iters: int, device: Any, on_epoch: OnEpoch = lambda done, loss, network: False
