@@ -222,7 +222,7 @@ def _verdict_section(found: Sequence[Verdict]) -> str:
 
 
 def _settings_section(run: Run) -> str:
-    best = summary.best_settings(run)
+    best = summary.best_settings(run) if summary.drawn_from(run) else {}
     if not best:
         return ""
     names = list(next(iter(best.values())))

@@ -68,7 +68,7 @@ def free_memory(device: Any) -> int | None:
     """Return the bytes that can still be had on a device; None where nobody knows."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info()[0])
-    with contextlib.suppress(OSError, ValueError, IndexError):
+    with contextlib.suppress(OSError, ValueError, StopIteration):
         lines = Path("/proc/meminfo").read_text().splitlines()
         return 1024 * int(next(line.split()[1] for line in lines if line.startswith("MemAvailable")))
     with contextlib.suppress(AttributeError, ValueError, OSError):
