@@ -42,6 +42,11 @@ void require_others(const Side& side, int64_t n_others) {
     require(side.other[n] >= 0 && side.other[n] < n_others, "a side must point at rows of the other.");
 }
 
+void require_scores(const Side& side, int n_scores) {
+  for (int64_t n = 0; n < side.indptr[side.n_rows]; ++n)
+    require(side.score[n] >= 0 && side.score[n] < n_scores, "scores must lie on the scale.");
+}
+
 // Everything of a pass but the rows and their ratings.
 OrdinalPass pass_of(const Shape& shape, size_t stride, const Array<const float, 1>& base, const Table& basis,
                     const Array<const int32_t, 1>& ranks, int n_steps) {
@@ -83,6 +88,7 @@ std::pair<double, int64_t> move_rows(nb::tuple parts, Rows rows, Table others, A
             "noise and luck must be one per row.");
   if (spread) require(spread->shape(0) == D && spread->shape(1) == D, "spread must be square, a row per column.");
   require_others(side, static_cast<int64_t>(others.shape(0)));
+  require_scores(side, shape.n_scores);
 
   OrdinalPass pass = pass_of(shape, stride, base, basis, ranks, n_steps);
   point_at(pass, side);
@@ -143,6 +149,7 @@ void place_rows(nb::tuple parts, Table features, Array<const float, 3> others, A
   require(out.shape(0) == n && out.shape(1) == D && out.shape(2) == T, "out must be (rows, columns, draws).");
   if (noise) require(noise->shape(0) == T && noise->shape(1) == D, "noise must be (draws, columns).");
   require_others(side, static_cast<int64_t>(n_others));
+  require_scores(side, shape.n_scores);
   const OrdinalPass shared = pass_of(shape, stride, base, basis, ranks, n_steps);
   nb::gil_scoped_release release;
   Crew crew(static_cast<int>(std::min<int64_t>(n_threads, static_cast<int64_t>(T))));

@@ -96,7 +96,7 @@ class OrdinalRow {
 
   // Up to G ratings from the n-th on.
   double meet(const float* theta, int64_t n, int count, bool curvature) {
-    for (int t = 0; t < count; ++t) gather(theta, p_.others + p_.other[n + t] * stride_, t);
+    for (int t = 0; t < count; ++t) gather(theta, p_.others + int64_t{p_.other[n + t]} * stride_, t);
     for (int j = 0; j < J_; ++j)
       for (int t = count; t < G; ++t) eta_[j * G + t] = 0;
     const double gain = softmax(p_.score + n, count, curvature);

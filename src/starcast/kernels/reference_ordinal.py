@@ -1,0 +1,65 @@
+"""The kernels of the ordinal model as plain loops in float64: what they must compute, step by step.
+
+A row is laid out as the factors of basis function 0, those of 1, …, then a bias for each. The logits of a pair are
+base + basis' eta, with eta_j = bias_uj + bias_ij + p_uj . q_ij. A `row` is all that its posterior depends on: the rows
+of those that it has ratings with, their scores, base, basis, ranks, and mean and precision of its prior.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from starcast.kernels.reference import Floats, softmax
+
+
+def ordinal_logits(theta: Floats, other: Floats, base: Floats, basis: Floats, ranks: Any) -> Any:
+    eta, d, K = [], 0, sum(ranks)
+    for j, rank in enumerate(ranks):
+        eta.append(theta[K + j] + other[K + j] + (theta[d : d + rank] * other[d : d + rank]).sum())
+        d += rank
+    return base + sum(eta[j] * basis[j] for j in range(len(ranks)))
+
+
+def ordinal_row(
+    theta: Floats, others: Any, scores: Any, base: Floats, basis: Floats, ranks: Any, mean: Floats, precision: Floats
+) -> Any:
+    """Log-posterior of a row but for a constant, its gradient, and minus its second derivative."""
+    J = len(ranks)
+    of = np.array([j for j in range(J) for _ in range(ranks[j])] + list(range(J)))  # the function of each column
+    value = -0.5 * (theta - mean) @ precision @ (theta - mean)
+    slope, bend = -precision @ (theta - mean), precision.copy()
+    for other, r in zip(others, scores, strict=True):
+        z = ordinal_logits(theta, other, base, basis, ranks)
+        p, x = softmax(z), np.append(other[: sum(ranks)], np.ones(J))  # x: what multiplies each column
+        value += z[r] - z.max() - math.log(np.exp(z - z.max()).sum())
+        mid = basis @ p
+        slope += (basis[:, r] - mid)[of] * x
+        bend += ((basis * p) @ basis.T - np.outer(mid, mid))[np.ix_(of, of)] * np.outer(x, x)
+    return value, slope, bend
+
+
+def ordinal_step(theta: Floats, *row: Any) -> Any:
+    """A step of Newton's, halved until the log-posterior rises, and how often it was halved."""
+    now, slope, bend = ordinal_row(theta, *row)
+    step = np.linalg.solve(bend, slope)
+    for n in range(12):
+        trial = theta + 0.5**n * step
+        if ordinal_row(trial, *row)[0] > now:
+            return trial, n
+    return theta, 12
+
+
+def ordinal_draw(theta: Floats, noise: Floats, *row: Any) -> Any:
+    """Where a move of Metropolis and Hastings would end, and the logarithm of the odds that it is accepted."""
+
+    def density(to: Floats, at: Floats) -> Any:
+        """The log-density of a move from `at` to `to`, but for a constant, and the log-posterior at `at`."""
+        value, slope, bend = ordinal_row(at, *row)
+        away = to - at - np.linalg.solve(bend, slope)
+        return 0.5 * np.linalg.slogdet(bend)[1] - 0.5 * away @ bend @ away, value
+
+    _, slope, bend = ordinal_row(theta, *row)
+    trial = theta + np.linalg.solve(bend, slope) + np.linalg.solve(np.linalg.cholesky(bend).T, noise)
+    (there, now), (back, then) = density(trial, theta), density(theta, trial)
+    return trial, then + back - now - there
