@@ -20,8 +20,8 @@ from starcast.split import Split
 
 Curves = dict[str, dict[str, npt.NDArray[np.float64]]]  # measure → title → values over the thresholds
 BATCHED = "MLP in batches"
-# Factors, epochs and learning rate of the paper's table. A hundred steps leave the mean of the table from some starting
-# points and not from others, so the seeds, the last column, are those of ten that come nearest to the published figures.
+# Factors, epochs and learning rate of the paper's table. A hundred steps leave the mean of all ratings from some
+# starting points and not from others; the seeds, the last column, are of ten those nearest to the published figures.
 _PAPER_MLP: dict[str, tuple[int, int, float, int]] = {
     "ml-100k": (2, 100, 0.1, 9),
     "ml-1m": (2, 100, 0.1, 6),
