@@ -166,6 +166,13 @@ def test_a_plain_loop_gives_the_same(small):
         assert recalibrate(probs[None], calibration)[0] == pytest.approx(weights / weights.sum(), abs=1e-9)
 
 
+def test_maps_that_cross_leave_no_negative_probability():
+    cuts = np.array([[0, 0, 0], [0.5, 0.6, 1], [1, 1, 1], [0, 0, 0], [0.9, 0.3, 1], [1, 1, 1]])
+    moved = recalibrate(np.array([[0.5, 0.1, 0.4]]), np.concatenate([identity(3), cuts]))
+    # P(r <= 1) goes to 0.9, P(r <= 2) to 0.3, which is less: nothing is left between them but what is mixed in.
+    assert moved[0] == pytest.approx(0.99 * np.array([0.9, 0, 0.1]) + 0.01 * np.array([0.5, 0.1, 0.4]))
+
+
 def test_slopes_are_those_of_the_loss(small):
     ratings, truth = small
     loss = _Loss(truth.probs[:300], ratings.score[:300].astype(int))

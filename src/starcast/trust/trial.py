@@ -66,7 +66,7 @@ class Trial:
         sample = self.sample(theta)
         if self.user is None and self.promise != "mae":
             return binomial_p_value(sample, risk)
-        return betting_p_value(sample, risk, self.level)
+        return betting_p_value(sample, risk, self.level / N_STARTS)  # bets are made for the level of a start
 
     def sample(self, theta: float) -> Floats:
         """Return the losses that the promise is about, one per rating or user."""
