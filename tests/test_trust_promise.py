@@ -203,6 +203,9 @@ def test_a_threshold_is_a_number_and_predict_goes_by_its_kind(model, tmp_path):
     again = model.predict(listed["user"], listed["item"], theta)
     assert np.array_equal(again["reliability"], listed["reliability"])
     assert np.array_equal(answer.keep(theta), answer.keep(0.85, "error"))
+    kept = answer.keep(theta)
+    by_user = np.mean([kept[new.user == u].mean() for u in range(len(new.users))])
+    assert sc.evaluate(model, new, [theta])["coverage"] == pytest.approx([by_user])
 
 
 def test_shares_are_thresholds_between_the_reliabilities_of_training_pairs(model):

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from starcast.distribution import Distribution, check_fraction
+from starcast.distribution import Distribution
 from starcast.errors import DataError, ParameterError, choose
 from starcast.ratings import Ratings
 
@@ -62,7 +62,7 @@ def paper_measures(
     users = _Users(test, distribution, relevant, n, prediction)
     users.hitless = 0.0 if hitless == "zero" else np.nan
     nothing = 0.0 if empty == "zero" else np.nan
-    rows = [users.measure(distribution.keep(check_fraction(t, "threshold")), nothing) for t in thresholds]
+    rows = [users.measure(distribution.keep(t), nothing) for t in thresholds]
     return {name: np.array([row[name] for row in rows]) for name in PAPER_MEASURES}
 
 
