@@ -11,11 +11,12 @@ export PIP_BUILD_CONSTRAINT := constraints.txt
 NATIVE := CMakeLists.txt pyproject.toml $(wildcard native/*)
 PACKAGES := $(wildcard src/starcast/*/__init__.py)  # an editable install knows each by its path
 
-.PHONY: demo test lint format bench clean help
+.PHONY: demo test torch lint format bench clean help
 
 help:
 	@echo "make demo   fit, compare and forecast on embedded data; writes a report page"
 	@echo "make test   all tests"
+	@echo "make torch  PyTorch for the neural models, whose tests run then, too"
 	@echo "make lint   ruff and mypy"
 	@echo "make bench  the benchmarks; writes benchmarks/results"
 	@echo "make clean  remove what was built"
@@ -27,6 +28,8 @@ demo: $(VENV)/.demo
 test: $(VENV)/.test
 	@echo "» running the tests"
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+torch: $(VENV)/.torch
 
 lint: $(VENV)/.lint
 	@$(BIN)/ruff check src tests benchmarks docs native
@@ -63,12 +66,17 @@ $(VENV)/.test: $(VENV)/.built
 	@$(PIP) install --group test
 	@touch $@
 
+$(VENV)/.torch: $(VENV)/.test
+	@echo "» installing PyTorch"
+	@$(PIP) install --group torch
+	@touch $@
+
 $(VENV)/.lint: $(VENV)/.test
 	@echo "» installing ruff and mypy"
 	@$(PIP) install --group lint
 	@touch $@
 
-$(VENV)/.bench: $(VENV)/.test
+$(VENV)/.bench: $(VENV)/.torch
 	@echo "» installing what the benchmarks compare with"
 	@$(PIP) install --group bench
 	@touch $@

@@ -53,7 +53,7 @@ def kept() -> dict[str, Any]:
 
 
 def score(title: str, model: Any, train: sc.Ratings, test: sc.Ratings) -> dict[str, Any]:
-    """Return quality at full coverage and calibration, before and after `calibrate` where the paper has reliabilities."""
+    """Return quality at full coverage, and calibration before and after `calibrate`."""
     begin = time.perf_counter()
     model.fit(train)
     facts = {"seconds": round(time.perf_counter() - begin, 1), "epochs": model.n_iter_, "device": device_name()}
@@ -101,8 +101,8 @@ def published_splits(dataset: str, jobs: int | None) -> dict[str, Any]:
 def device_name() -> str:
     """Return what the models are fitted on."""
     if resolve_device("auto").type == "cuda":
-        return f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}"
-    return f"CPU ({platform.machine()}), PyTorch {torch.__version__}"
+        return f"{torch.cuda.get_device_name()}, PyTorch {torch.version.__version__}"
+    return f"CPU ({platform.machine()}), PyTorch {torch.version.__version__}"
 
 
 if __name__ == "__main__":

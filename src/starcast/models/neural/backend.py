@@ -23,6 +23,8 @@ class _Torch:
     """The library, imported at the first use of one of its names."""
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # what inspects modules asks every object for such names
+            raise AttributeError(name)
         return getattr(_imported(), name)
 
 
@@ -47,8 +49,8 @@ def resolve_device(device: str) -> Any:
     there = torch.cuda.is_available()
     if device == "cuda" and not there:
         raise ParameterError(
-            f'device="cuda" needs a CUDA device, and PyTorch {torch.__version__} sees none. Use device="cpu" or '
-            '"auto", or install a PyTorch that is built for CUDA.'
+            f'device="cuda" needs a CUDA device, and PyTorch {torch.version.__version__} sees none. Use device="cpu" '
+            'or "auto", or install a PyTorch that is built for CUDA.'
         )
     return torch.device("cuda" if there and device != "cpu" else "cpu")
 
