@@ -42,7 +42,20 @@ def recklessness() -> None:
     ax.figure.savefig(IMAGES / "recklessness.png", dpi=160)
 
 
+def reliability() -> None:
+    """What BeMF says and what happens on the embedded sample, as it is and calibrated."""
+    train, test = sc.holdout(sc.load_sample(), test_size=0.2, random_state=0)
+    model = sc.BeMF(random_state=0).fit(train)
+    curves = {}
+    for title, fitted in (("BeMF", model), ("BeMF, calibrated", sc.calibrate(model, train))):
+        answer = fitted.predict_proba(test.users[test.user], test.items[test.item])
+        curves[title] = sc.metrics.reliability_curve(test.values, answer)
+    ax = plots.plot_reliability(curves)
+    ax.figure.savefig(IMAGES / "reliability.png", dpi=160)
+
+
 if __name__ == "__main__":
     IMAGES.mkdir(exist_ok=True)
     error_against_coverage()
     recklessness()
+    reliability()

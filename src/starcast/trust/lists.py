@@ -32,8 +32,8 @@ class ListReliability:
 def list_reliability(model: Model, test: Ratings, n: int = 10, *, n_bins: int = 15) -> ListReliability:
     """Return how reliable reliabilities are among the held-out ratings that fall in each user's list of `n` items.
 
-    A list is made of what a model finds best, and so of what it overrates, and people rate what they chose: a model
-    that is calibrated over all ratings need not be so over those in lists (Sato, RecSys 2024).
+    A list is made of what a model rates highest, and so of what it overrates: a model that is calibrated over all
+    ratings need not be so over those in lists (Sato, RecSys 2024).
     :func:`starcast.plots.plot_reliability` draws ``{"in lists": found.listed, "all": found.overall}``.
 
     Parameters
