@@ -283,6 +283,11 @@ def test_fit_forgets_the_calibration_and_new_ratings_keep_it(small, calibrated):
     model = copy.deepcopy(calibrated["vector"])
     folded = model.fold_in(ratings.take(ratings.user < 3))
     assert np.array_equal(folded.calibration_, model.calibration_)
+    grown = copy.deepcopy(model).partial_fit(
+        sc.Ratings.from_arrays([10**6] * 3, [1, 2, 3], [5, 4, 1], scores=ratings.scores)
+    )
+    assert np.array_equal(grown.calibration_, model.calibration_)
+    assert grown.predict(10**6, 4)["known"].to_list() == [True]
     model.fit(ratings)
     assert not hasattr(model, "calibration_")
     assert not hasattr(model, "calibration_gain_")
