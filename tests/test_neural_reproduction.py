@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import itertools
 import os
 import sys
 
@@ -17,6 +18,7 @@ from starcast.reproduce import neural
 from starcast.reproduce.experiment import published_split
 from starcast.reproduce.neural import neural_models
 from starcast.reproduce.run import Run
+from starcast.spaces import paper_space
 
 if "CI" not in os.environ:
     pytest.importorskip("torch")
@@ -132,6 +134,23 @@ def test_every_data_set_has_its_models():
             model._check_params()
     assert neural_models("ml-1m")["GCMC"].n_iters == 3500
     assert neural_models("filmtrust")["MLP"].n_factors == 8
+
+
+@pytest.mark.parametrize(("dataset", "folder"), [("ml-100k", "ml100k"), ("filmtrust", "ft"), ("ml-1m", "ml1m")])
+def test_the_papers_space_of_mlp_is_that_of_its_search(published_folder, dataset, folder):
+    rows = read(published_folder / "gridsearch" / folder / "mlp.csv")
+    tried = {(int(row["numFactors"]), int(row["numEpochs"]), float(row["learningRate"])) for row in rows}
+    space = paper_space("mlp", dataset)
+    listed = itertools.product(*(space[name] for name in ("n_factors", "n_iters", "learning_rate")))
+    assert tried == set(listed)
+
+
+def test_a_neural_model_can_be_searched():
+    ratings, _ = sc.make_ratings(n_users=40, n_items=30, random_state=1)
+    space = {"n_factors": [2, 4], "n_hidden": [8], "n_iters": [3], "random_state": [0]}
+    found = sc.search("mlp", ratings, space, cv=2, random_state=0)
+    assert len(found) == 2
+    assert all(np.isfinite(row["nll"]) for row in found)
 
 
 def test_a_missing_library_is_told_before_the_work(tmp_path, monkeypatch):

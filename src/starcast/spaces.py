@@ -189,6 +189,7 @@ _RESBEMF = _SMALL | {
     "regularization": [0.01, 0.05, 0.1, 0.15, 0.2],
     "update": ["paper"],
 }
+_MLP = _SMALL | {"learning_rate": [0.01, 0.1, 1.0], "n_hidden": [20], "full_batch": [True], "distribution": ["certain"]}
 _SLOW = {"learning_rate": [0.0001, 0.0002, 0.0003, 0.0004, 0.0005]}
 _DATASETS = ("ml-100k", "ml-1m", "filmtrust", "ml-10m", "myanimelist")
 
@@ -205,5 +206,6 @@ SPACES: dict[str, dict[str, dict[str, list[Any]]]] = {
     "dirmf": dict.fromkeys(_DATASETS, _DIRMF),
     "pmf": dict.fromkeys(_DATASETS, _POINT),
     "biasedmf": dict.fromkeys(_DATASETS, _POINT),
+    "mlp": dict.fromkeys(_DATASETS, _MLP),
 }
 PAPER_SHARES = {"ml-10m": 0.5, "myanimelist": 0.75}  # of the settings that the paper's search tried; else all
