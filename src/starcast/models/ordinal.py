@@ -55,7 +55,7 @@ class OrdinalMF(Model):
     centering : float, default=0.8
         How near a tie between two scores must be to be settled in favour of the one nearer to the mean, so that the
         mode, which the paper predicts, errs by less: the score with the largest
-        :math:`\log p_s - c\,(z_s - \bar z)^2`, on a scale *z* from -1 to 1, shares the probability of the likeliest.
+        :math:`\log p_s - c\,(z_s - \bar z)^2`, on a scale *z* from -1 to 1, shares with those that are likelier.
         0 leaves ties alone.
     random_state : int or None
     n_jobs : int or None
@@ -75,6 +75,8 @@ class OrdinalMF(Model):
         Log-posterior of the items' rows after each round.
     n_iter_ : int
         Rounds in all.
+    n_factors_ : int
+        What ``n_factors`` was; the number of columns does not tell where the factors along the parabola begin.
 
     Examples
     --------
@@ -87,6 +89,7 @@ class OrdinalMF(Model):
 
     LEARNT: ClassVar[dict[str, str]] = {
         "n_iter_": "",
+        "n_factors_": "",
         "history_": "rounds",
         "user_draws_": "users columns draws",
         "item_draws_": "items columns draws",
@@ -99,6 +102,7 @@ class OrdinalMF(Model):
     }
 
     n_iter_: int
+    n_factors_: int
     history_: npt.NDArray[np.float64]
     user_draws_: npt.NDArray[np.float32]
     item_draws_: npt.NDArray[np.float32]
@@ -175,14 +179,22 @@ class OrdinalMF(Model):
                 if (drawn > 0 and drawn % self.thin == 0) or (done == total and not kept):
                     kept.append(chain.state())
                 advance(done, total)
-        self.n_iter_, self.history_ = total, np.array(history)
+        self.n_iter_, self.n_factors_, self.history_ = total, self.n_factors, np.array(history)
         return kept
 
     def _ties(self) -> Ties:
         return tie_scores(self.prior_, self.n_factors, self.n_spread_factors)
 
     def _agrees(self) -> bool:
-        return bool(self.item_draws_.shape[1] == self._ties().n_columns)
+        parts = [getattr(self, f"{of}_{part}_") for of in OF.values() for part in ("draws", "weights", "precision")]
+        n_draws, n_features, n_columns = self.item_weights_.shape
+        return (
+            len(self.scores_) <= MOST_SCORES
+            and all(part.dtype == np.float32 for part in parts)
+            and self.item_company_.shape[1] == self.n_company == n_features - 2
+            and n_draws == max(self.n_draws, 1)
+            and (self.n_factors_, n_columns) == (self.n_factors, self._ties().n_columns)
+        )
 
     def _index_users(self) -> None:
         super()._index_users()
@@ -256,12 +268,14 @@ def settle_ties(
     for column, z in zip(probs.T, place, strict=True):  # a product of matrices would round a row as its company does
         mean[:, 0] += column * z
     central = np.argmax(probs * np.exp(-centering * (place - mean) ** 2), axis=1)
-    likeliest = probs.argmax(axis=1)
-    row = np.flatnonzero(central != likeliest)
+    row = np.flatnonzero(central != probs.argmax(axis=1))
+    near, central = probs[row], central[row, None]
+    level = near >= np.take_along_axis(near, central, axis=1)  # the central score and all that are ahead of it
+    n = level.sum(axis=1, keepdims=True)
+    shared = np.where(level, near, 0.0).sum(axis=1, keepdims=True) / n
+    ahead = np.where(np.arange(len(scores)) == central, AHEAD, -AHEAD / (n - 1))
     settled = probs.copy()
-    shared = (probs[row, central[row]] + probs[row, likeliest[row]]) / 2
-    settled[row, central[row]] = shared * (1 + AHEAD)
-    settled[row, likeliest[row]] = shared * (1 - AHEAD)
+    settled[row] = np.where(level, shared * (1 + ahead), near)
     return settled
 
 
