@@ -231,7 +231,7 @@ void proba(Array<const int32_t, 1> user, Array<const int32_t, 1> item, Array<con
 // out[r] = weight[r] * sum over the ratings of r of other_weight[other] * X[other]: the product with the table of who
 // rated what, which needs no more memory than its factors.
 void gather_company(nb::tuple parts, Array<const double, 1> weight, Array<const double, 1> other_weight,
-                    Array<const double, 2> X, Array<double, 2> out) {
+                    Array<const double, 2> X, Array<double, 2> out, int n_threads) {
   const Side side = side_of(parts);
   const size_t width = X.shape(1);
   require(static_cast<int64_t>(weight.shape(0)) == side.n_rows && static_cast<int64_t>(out.shape(0)) == side.n_rows &&
@@ -239,16 +239,20 @@ void gather_company(nb::tuple parts, Array<const double, 1> weight, Array<const 
           "weights and rows must be one per row of a side.");
   require_others(side, static_cast<int64_t>(X.shape(0)));
   nb::gil_scoped_release release;
-  for (int64_t r = 0; r < side.n_rows; ++r) {
-    double* sum = out.data() + r * width;
-    std::fill_n(sum, width, 0.0);
-    for (int64_t n = side.indptr[r]; n < side.indptr[r + 1]; ++n) {
-      const double scale = other_weight(side.other[n]);
-      const double* x = X.data() + side.other[n] * width;
-      for (size_t d = 0; d < width; ++d) sum[d] += scale * x[d];
+  const int64_t n_chunks = static_cast<int64_t>(side.cuts.size()) - 1;
+  Crew crew(static_cast<int>(std::clamp<int64_t>(n_chunks, 1, n_threads)));
+  crew.run(n_chunks, [&](int64_t c, int) {
+    for (int64_t r = side.cuts[c]; r < side.cuts[c + 1]; ++r) {
+      double* sum = out.data() + r * width;
+      std::fill_n(sum, width, 0.0);
+      for (int64_t n = side.indptr[r]; n < side.indptr[r + 1]; ++n) {
+        const double scale = other_weight(side.other[n]);
+        const double* x = X.data() + side.other[n] * width;
+        for (size_t d = 0; d < width; ++d) sum[d] += scale * x[d];
+      }
+      for (size_t d = 0; d < width; ++d) sum[d] *= weight(r);
     }
-    for (size_t d = 0; d < width; ++d) sum[d] *= weight(r);
-  }
+  });
 }
 
 }  // namespace
@@ -264,7 +268,7 @@ void bind_ordinal(nb::module_& m) {
         "base"_a.noconvert(), "basis"_a.noconvert(), "ranks"_a.noconvert(), "weights"_a.noconvert(),
         "out"_a.noconvert(), "n_threads"_a);
   m.def("gather_company", &gather_company, "side"_a, "weight"_a.noconvert(), "other_weight"_a.noconvert(),
-        "X"_a.noconvert(), "out"_a.noconvert());
+        "X"_a.noconvert(), "out"_a.noconvert(), "n_threads"_a);
 }
 
 }  // namespace starcast

@@ -109,7 +109,7 @@ struct OrdinalPass {
   const float* noise = nullptr;     // [row][stride] standard normal; null: no draw
   const float* luck = nullptr;      // [row] logarithms of uniform numbers
   double* row_objective = nullptr;  // one per row: log-posterior after the move
-  double* spread = nullptr;         // [n_columns][n_columns] sum over rows of the inverse curvature; may be null
+  double* spread = nullptr;         // [n_columns][n_columns] sum over rows of the inverse curvature before the steps; may be null
   int64_t* accepted = nullptr;      // draws accepted
 };
 

@@ -55,14 +55,13 @@ class OrdinalRow {
 
   void move(int64_t row) {
     float* theta = p_.rows + row * stride_;
-    const bool stays = !p_.noise && !p_.spread;  // nobody asks for the curvature where the steps end
     double now = look(row, theta, g_, U_), size = factorize(U_);
+    if (p_.spread) add_inverse();
     for (int n = 1; n <= p_.n_steps && climb(row, theta, now); ++n) {
-      if (n == p_.n_steps && stays) break;
+      if (n == p_.n_steps && !p_.noise) break;  // nobody asks for the curvature where the steps end
       now = look(row, theta, g_, U_);
       size = factorize(U_);
     }
-    if (p_.spread) add_inverse();
     if (p_.noise) now = jump(row, theta, now, size);
     p_.row_objective[row] = now;
   }

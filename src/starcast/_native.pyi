@@ -115,7 +115,9 @@ class fast:  # noqa: N801
         n_threads: int,
     ) -> None: ...
     @staticmethod
-    def gather_company(side: tuple[I64, I32, I8], weight: F64, other_weight: F64, X: F64, out: F64) -> None: ...
+    def gather_company(
+        side: tuple[I64, I32, I8], weight: F64, other_weight: F64, X: F64, out: F64, n_threads: int
+    ) -> None: ...
     @staticmethod
     def solve_rows(
         model: str,

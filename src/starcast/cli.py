@@ -108,7 +108,7 @@ def datasets(
 @app.command(epilog="Example: [bold]starcast fit ratings.csv --model bayes --out model.starcast[/bold]")
 def fit(
     ratings: Source,
-    model: Annotated[str, typer.Option("--model", "-m", help=f"One of: {', '.join(MODELS)}.")] = "resbemf",
+    model: Annotated[str, typer.Option("--model", "-m", help=f"One of: {', '.join(MODELS)}.")] = "ordinalmf",
     out_file: Annotated[Path, typer.Option("--out", "-o", help="Where to write the model.")] = Path("model.starcast"),
     param: Annotated[
         list[str] | None, typer.Option("--param", "-p", help="A parameter of the model: name=value.")

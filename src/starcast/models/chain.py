@@ -66,7 +66,7 @@ class Chain:
         self._ties, self._n_threads = ties, n_threads
         self._rng = np.random.default_rng(seed)
         self._sides = make_sides(ratings)
-        self.company = find_company(*self._sides, n_company)
+        self.company = find_company(*self._sides, n_company, n_threads)
         self._priors: list[Hierarchy] = []
         self._rows: list[Rows] = []
         n_factors = int(ties.ranks.sum())

@@ -10,7 +10,7 @@ from starcast.kernels import Side, fast
 Floats = npt.NDArray[np.float64]
 
 EXTRA = 8  # columns beyond those asked for, and
-TURNS = 8  # products with the table and its transpose: together they settle the leading singular vectors
+TURNS = 6  # products with the table and its transpose: together they settle the leading singular vectors
 
 
 class Company(NamedTuple):
@@ -20,7 +20,7 @@ class Company(NamedTuple):
     items: npt.NDArray[np.float32]
 
 
-def find_company(users: Side, items: Side, n_features: int) -> Company:
+def find_company(users: Side, items: Side, n_features: int, n_threads: int = 1) -> Company:
     r"""Return the leading singular vectors of :math:`A_{ui} = 1/\sqrt{n_u n_i}` where *u* rated *i*, as loadings.
 
     They are scaled so that :func:`describe` gives every feature a mean square of one over the rows.
@@ -29,8 +29,8 @@ def find_company(users: Side, items: Side, n_features: int) -> Company:
     width = min(n_features + EXTRA, n_users, n_items)
     V = np.random.default_rng(0).normal(size=(n_items, width))
     for _ in range(TURNS):
-        V, _ = np.linalg.qr(_product(items, users, _product(users, items, V)))
-    U, sigma, rotation = np.linalg.svd(_product(users, items, V), full_matrices=False)
+        V = _orthogonal(_product(items, users, _product(users, items, V, n_threads), n_threads))
+    U, sigma, rotation = np.linalg.svd(_product(users, items, V, n_threads), full_matrices=False)
     V = V @ rotation.T
     kept = min(n_features, int((sigma > 1e-6 * sigma[0]).sum()))
     loadings = []
@@ -47,15 +47,23 @@ def describe(side: Side, loadings: npt.NDArray[np.float32]) -> Floats:
     features[:, 0] = 1.0
     features[:, 1] = np.log1p(np.diff(side.start)) / 3 - 1  # from -1 to about 1
     gathered = np.empty((len(features), loadings.shape[1]))
-    fast.gather_company(side, _scale(side), np.ones(len(loadings)), loadings.astype(np.float64), gathered)
+    fast.gather_company(side, _scale(side), np.ones(len(loadings)), loadings.astype(np.float64), gathered, 1)
     features[:, 2:] = gathered
     return features
 
 
-def _product(side: Side, other: Side, X: Floats) -> Floats:
+def _product(side: Side, other: Side, X: Floats, n_threads: int) -> Floats:
     out = np.empty((len(side.start) - 1, X.shape[1]))
-    fast.gather_company(side, _scale(side), _scale(other), np.ascontiguousarray(X), out)
+    fast.gather_company(side, _scale(side), _scale(other), np.ascontiguousarray(X), out, n_threads)
     return out
+
+
+def _orthogonal(X: Floats) -> Floats:
+    """Return an orthonormal basis of the columns, by way of their small Gram matrix: directions that it cannot tell
+    from rounding come out as zeros."""
+    length, rotation = np.linalg.eigh(X.T @ X)
+    good = length > 1e-12 * length[-1]
+    return np.asarray(X @ rotation * np.where(good, 1 / np.sqrt(np.where(good, length, 1)), 0))
 
 
 def _scale(side: Side) -> Floats:
