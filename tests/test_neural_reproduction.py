@@ -104,6 +104,7 @@ def test_an_unknown_pair_gets_the_mean_of_the_table():
     )
     test = sc.Ratings.from_arrays([1, 9], [7, 7], [1, 2], scores=[1, 2, 3])
     assert neural.unrounded(model, test)[1] == pytest.approx(model.prior_ @ model.scores_)
+    assert (neural.measures_of(model, test)["coverage"] == 1).all()  # certain of that, too, as in the paper
 
 
 def test_published_curves_stand_beside_ours(done, published_folder):

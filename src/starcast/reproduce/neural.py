@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from starcast.distribution import Distribution
 from starcast.evaluate import answer_for
 from starcast.journal import OnProgress
 from starcast.metrics import PAPER_THRESHOLDS, paper_measures
@@ -109,10 +110,11 @@ def curves_of(title: str) -> Mapping[str, Any]:
 
 def measures_of(model: Model, test: Ratings, relevant: float | None = None) -> dict[str, npt.NDArray[np.float64]]:
     """Return the four measures over the paper's thresholds; a model that is always certain at its unrounded numbers."""
-    answer = answer_for(model, test)
-    point = None
+    answer, point = answer_for(model, test), None
     if isinstance(model, MLP) and model.distribution == "certain":
         point = unrounded(model, test)
+        halfway = (model.scores_[1:] + model.scores_[:-1]) / 2
+        answer = Distribution.trusted(np.eye(len(model.scores_))[np.searchsorted(halfway, point)], model.scores_)
     measures = paper_measures(test, answer, PAPER_THRESHOLDS, relevant=relevant, empty="zero", point=point)
     return measures if point is None else measures | {"accuracy": measures["accuracy"] * np.nan}
 
