@@ -255,6 +255,36 @@ void gather_company(nb::tuple parts, Array<const double, 1> weight, Array<const 
   });
 }
 
+// Products of tall matrices with few columns, plainly: a threaded library's own threads would wait for each other longer
+// than this takes.
+void cross_products(Array<const double, 2> A, Array<const double, 2> B, Array<double, 2> out) {
+  const size_t n = A.shape(0), rows = A.shape(1), columns = B.shape(1);
+  require(B.shape(0) == n && out.shape(0) == rows && out.shape(1) == columns, "out must be A'B.");
+  nb::gil_scoped_release release;
+  std::fill_n(out.data(), rows * columns, 0.0);
+  for (size_t r = 0; r < n; ++r)
+    for (size_t a = 0; a < rows; ++a) {
+      const double x = A(r, a);
+      const double* b = B.data() + r * columns;
+      double* sum = out.data() + a * columns;
+      for (size_t c = 0; c < columns; ++c) sum[c] += x * b[c];
+    }
+}
+
+void row_products(Array<const double, 2> A, Array<const double, 2> W, Array<double, 2> out) {
+  const size_t n = A.shape(0), inner = A.shape(1), columns = W.shape(1);
+  require(W.shape(0) == inner && out.shape(0) == n && out.shape(1) == columns, "out must be AW.");
+  nb::gil_scoped_release release;
+  std::fill_n(out.data(), n * columns, 0.0);
+  for (size_t r = 0; r < n; ++r)
+    for (size_t a = 0; a < inner; ++a) {
+      const double x = A(r, a);
+      const double* w = W.data() + a * columns;
+      double* sum = out.data() + r * columns;
+      for (size_t c = 0; c < columns; ++c) sum[c] += x * w[c];
+    }
+}
+
 }  // namespace
 
 void bind_ordinal(nb::module_& m) {
@@ -269,6 +299,8 @@ void bind_ordinal(nb::module_& m) {
         "out"_a.noconvert(), "n_threads"_a);
   m.def("gather_company", &gather_company, "side"_a, "weight"_a.noconvert(), "other_weight"_a.noconvert(),
         "X"_a.noconvert(), "out"_a.noconvert(), "n_threads"_a);
+  m.def("cross_products", &cross_products, "A"_a.noconvert(), "B"_a.noconvert(), "out"_a.noconvert());
+  m.def("row_products", &row_products, "A"_a.noconvert(), "W"_a.noconvert(), "out"_a.noconvert());
 }
 
 }  // namespace starcast

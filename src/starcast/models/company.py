@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from starcast.kernels import Side, fast
+from starcast.models.tall import cross, times
 
 Floats = npt.NDArray[np.float64]
 
@@ -30,9 +31,12 @@ def find_company(users: Side, items: Side, n_features: int, n_threads: int = 1) 
     V = np.random.default_rng(0).normal(size=(n_items, width))
     for _ in range(TURNS):
         V = _orthogonal(_product(items, users, _product(users, items, V, n_threads), n_threads))
-    U, sigma, rotation = np.linalg.svd(_product(users, items, V, n_threads), full_matrices=False)
-    V = V @ rotation.T
-    kept = min(n_features, int((sigma > 1e-6 * sigma[0]).sum()))
+    AV = _product(users, items, V, n_threads)
+    squared, rotation = np.linalg.eigh(cross(AV, AV))
+    order = np.argsort(-squared)[: int((squared > 1e-12 * squared[-1]).sum())]
+    sigma = np.sqrt(squared[order])
+    U, V = times(AV, rotation[:, order]) / sigma, times(V, rotation[:, order])
+    kept = min(n_features, len(sigma))
     loadings = []
     for side, vectors, n in ((users, U, n_items), (items, V, n_users)):
         loaded = np.zeros((len(vectors), n_features), np.float32)
@@ -61,9 +65,9 @@ def _product(side: Side, other: Side, X: Floats, n_threads: int) -> Floats:
 def _orthogonal(X: Floats) -> Floats:
     """Return an orthonormal basis of the columns, by way of their small Gram matrix: directions that it cannot tell
     from rounding come out as zeros."""
-    length, rotation = np.linalg.eigh(X.T @ X)
+    length, rotation = np.linalg.eigh(cross(X, X))
     good = length > 1e-12 * length[-1]
-    return np.asarray(X @ rotation * np.where(good, 1 / np.sqrt(np.where(good, length, 1)), 0))
+    return np.asarray(times(X, rotation) * np.where(good, 1 / np.sqrt(np.where(good, length, 1)), 0))
 
 
 def _scale(side: Side) -> Floats:

@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from starcast.models.tall import cross, times
+
 Floats = npt.NDArray[np.float64]
 
 FIRMNESS = 0.01  # of the prior's own prior: a guess at the variances that counts as many rows as there are columns
@@ -24,12 +26,12 @@ class Hierarchy:
         self.weights = np.zeros((features.shape[1], n_columns))
         biases, factors = START_VARIANCES
         self.precision = np.diag(1 / np.r_[np.full(n_columns - n_biases, factors), np.full(n_biases, biases)])
-        self._gram = features.T @ features
+        self._gram = cross(features, features)
         self._strength = 10.0
 
     def means(self, stride: int) -> npt.NDArray[np.float32]:
         """Return what is expected of each row, padded for the kernels."""
-        return padded(self.features @ self.weights, stride)
+        return padded(times(self.features, self.weights), stride)
 
     def learn(self, rows: npt.NDArray[Any], spread: Floats) -> None:
         """Move to the likeliest prior of rows that have `spread` as the sum of their covariances."""
@@ -64,9 +66,9 @@ class Hierarchy:
         ridge = np.full(len(self.weights), self._strength)
         ridge[0] = LOOSE
         precision = self._gram + np.diag(ridge)
-        weights = np.linalg.solve(precision, self.features.T @ rows)
-        away = rows - self.features @ weights
-        scatter = away.T @ away + (weights.T * ridge) @ weights
+        weights = np.asarray(np.linalg.solve(precision, cross(self.features, rows)), np.float64)
+        away = rows - times(self.features, weights)
+        scatter = cross(away, away) + (weights.T * ridge) @ weights
         scatter += FIRMNESS * self._firm * np.eye(len(scatter))
         return weights, np.asarray(scatter), np.asarray(np.linalg.cholesky(precision), np.float64)
 
