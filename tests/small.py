@@ -12,6 +12,7 @@ NAMES = [
     if cls.EXTRA is None or importlib.util.find_spec(cls.EXTRA) or "CI" in os.environ
 ]
 SIZES = {
+    "ordinalmf": {"burn_in": 20, "n_draws": 32, "thin": 1},
     "gcmc": {"n_hidden": 20, "n_factors": 8, "n_iters": 60},
     "ngcf": {"n_factors": 8, "n_layers": 2, "node_dropout": 0.3, "n_iters": 20, "batch_size": 300},
     "mlp": {"n_factors": 4, "n_hidden": 16, "n_iters": 15, "batch_size": 200},

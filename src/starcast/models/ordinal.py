@@ -17,6 +17,7 @@ from starcast.ratings import Ratings
 Floats = npt.NDArray[np.floating[Any]]
 
 OF = {"users": "user", "items": "item"}
+VISITS = 20_000_000  # of ratings, by a user and by an item, that draws to be kept are thinned out over
 AHEAD = 1e-6  # by which share the winner of a tie is ahead
 
 
@@ -50,8 +51,9 @@ class OrdinalMF(Model):
         Rounds of drawing before the first draw that is kept.
     n_draws : int, default=64
         Draws that answers are averaged over; 0 ends the fit after climbing, which is fast and less sure.
-    thin : int, default=2
-        Rounds for each draw that is kept.
+    thin : int or None, default=None
+        Rounds for each draw that is kept. None takes from 2, for a million ratings, to 8, for few, where rounds cost
+        little and draws differ much.
     centering : float, default=0.8
         How near a tie between two scores must be to be settled in favour of the one nearer to the mean, so that the
         mode, which the paper predicts, errs by less: the score with the largest
@@ -124,7 +126,7 @@ class OrdinalMF(Model):
         n_iters: int = 6,
         burn_in: int = 60,
         n_draws: int = 64,
-        thin: int = 2,
+        thin: int | None = None,
         centering: float = 0.8,
         random_state: int | None = None,
         n_jobs: int | None = None,
@@ -147,7 +149,8 @@ class OrdinalMF(Model):
             ("n_factors", 0), ("n_spread_factors", 0), ("n_company", 0), ("n_iters", 1), ("burn_in", 0),
             ("n_draws", 0), ("thin", 1),
         ):  # fmt: skip
-            check_whole(name, getattr(self, name), least)
+            if name != "thin" or self.thin is not None:
+                check_whole(name, getattr(self, name), least)
         check_positive("centering", self.centering, zero=True)
         if self.random_state is not None:
             check_whole("random_state", self.random_state, 0)
@@ -169,14 +172,15 @@ class OrdinalMF(Model):
 
     def _climb_and_draw(self, chain: Chain) -> list[State]:
         """Return the state of the chain at every draw that is kept, or at the summit if there are to be none."""
-        total = self.n_iters + (self.burn_in + self.n_draws * self.thin if self.n_draws else 0)
+        thin = self.thin or min(max(VISITS // (self.n_draws * len(self.seen_items_) or 1), 2), 8)
+        total = self.n_iters + (self.burn_in + self.n_draws * thin if self.n_draws else 0)
         history: list[float] = []
         kept: list[State] = []
         with progress_bar("fitting OrdinalMF", self.verbose) as advance:
             for done in range(1, total + 1):
                 history.append(chain.climb() if done <= self.n_iters else chain.wander())
                 drawn = done - self.n_iters - self.burn_in
-                if (drawn > 0 and drawn % self.thin == 0) or (done == total and not kept):
+                if (drawn > 0 and drawn % thin == 0) or (done == total and not kept):
                     kept.append(chain.state())
                 advance(done, total)
         self.n_iter_, self.n_factors_, self.history_ = total, self.n_factors, np.array(history)
