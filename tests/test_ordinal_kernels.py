@@ -20,6 +20,8 @@ SHAPES = [
     (5, [1, 1, 1, 1, 1]), (8, [17, 0, 3, 0, 0, 0, 0]), (8, [0] * 7), (10, [3] * 9), (10, [33, 16]), (64, [16, 3] + [0] * 7),
     (64, [0, 1] + [0] * 62),
 ]  # fmt: skip
+if "STARCAST_ISA" in os.environ:
+    SHAPES = SHAPES[1::2]  # this is the run under another instruction set
 by_shape = pytest.mark.parametrize(("n_scores", "ranks"), SHAPES, ids=lambda n: str(n).replace("0, 0, 0, ", ""))
 
 
@@ -126,12 +128,12 @@ def test_steps_end_at_the_summit(n_scores, ranks):
 
 
 @by_shape
-def test_the_spread_is_the_sum_of_the_inverse_bends(n_scores, ranks):
+def test_the_spread_is_the_sum_of_the_inverse_bends_before_a_step(n_scores, ranks):
     problem = Problem(n_scores, ranks)
     for n_steps in (0, 1):
         rows, spread = problem.rows.copy(), np.full((problem.n_columns, problem.n_columns), np.nan)
         problem.move(rows, n_steps=n_steps, spread=spread)
-        expected = sum(np.linalg.inv(bend) for _, _, bend in problem.each(reference.ordinal_row, rows))
+        expected = sum(np.linalg.inv(bend) for _, _, bend in problem.each(reference.ordinal_row, problem.rows))
         assert spread == pytest.approx(expected, rel=1e-3, abs=1e-4)
 
 
@@ -181,11 +183,13 @@ def test_rows_are_placed_around_the_summits_of_all_draws(n_scores, ranks, is_poi
     others = rng.normal(0, 0.4, (40, D, T)).astype(np.float32)
     features, weights = (rng.normal(0, 0.3, size).astype(np.float32) for size in ((6, 4), (T, 4, D)))
     precision = np.stack([problem.precision[:, :D] * (1 + t) for t in range(T)])
-    noise = None if is_point else rng.standard_normal((T, D), np.float32)
+    noise = luck = None
+    if not is_point:
+        noise, luck = rng.standard_normal((T, D), np.float32), np.log(rng.random(T)).astype(np.float32)
     found = [np.full((6, D, T), np.nan, np.float32) for _ in range(2)]
     for n_threads, out in zip((1, 3), found, strict=True):
         ties = problem.base, problem.basis, problem.ranks
-        fast.place_rows(problem.side, features, others, weights, precision, *ties, noise, 30, out, n_threads)
+        fast.place_rows(problem.side, features, others, weights, precision, *ties, noise, luck, 30, out, n_threads)
     assert np.array_equal(*found)
     for t in range(T):
         problem.others, problem.precision = (
@@ -196,7 +200,7 @@ def test_rows_are_placed_around_the_summits_of_all_draws(n_scores, ranks, is_poi
         rows = problem.means.copy()
         problem.move(rows, n_steps=30)
         if not is_point:
-            problem.move(rows, noise=padded(np.tile(noise[t], (6, 1)), problem.stride), luck=np.full(6, -np.inf))
+            problem.move(rows, noise=padded(np.tile(noise[t], (6, 1)), problem.stride), luck=np.full(6, luck[t]))
         assert found[0][:, :, t] == pytest.approx(rows[:, :D], abs=2e-3)
 
 

@@ -3,7 +3,6 @@
 #include <nanobind/stl/pair.h>
 
 #include <algorithm>
-#include <limits>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -132,11 +131,11 @@ void unravel(const float* draws, size_t n_rows, size_t D, size_t T, size_t t, si
 }
 
 // Rows of their own for ratings of others whose draws are given: for each draw a row climbs from what its prior expects
-// to its summit and is moved by the noise, which all rows share, so that none depends on those beside it.
+// to its summit and makes one move from there. All rows share its noise and luck, so that none depends on those beside it.
 void place_rows(nb::tuple parts, Table features, Array<const float, 3> others, Array<const float, 3> weights,
                 Array<const float, 3> precision, Array<const float, 1> base, Table basis,
-                Array<const int32_t, 1> ranks, std::optional<Table> noise, int n_steps, Array<float, 3> out,
-                int n_threads) {
+                Array<const int32_t, 1> ranks, std::optional<Table> noise, std::optional<Array<const float, 1>> luck,
+                int n_steps, Array<float, 3> out, int n_threads) {
   const Side side = side_of(parts);
   const Shape shape(base, basis, ranks);
   const size_t D = static_cast<size_t>(shape.n_columns), T = others.shape(2), n = static_cast<size_t>(side.n_rows);
@@ -147,7 +146,10 @@ void place_rows(nb::tuple parts, Table features, Array<const float, 3> others, A
   require(precision.shape(0) == T && precision.shape(1) == D && precision.shape(2) == D,
           "precision must be (draws, columns, columns).");
   require(out.shape(0) == n && out.shape(1) == D && out.shape(2) == T, "out must be (rows, columns, draws).");
-  if (noise) require(noise->shape(0) == T && noise->shape(1) == D, "noise must be (draws, columns).");
+  require(noise.has_value() == luck.has_value(), "noise and luck come together.");
+  if (noise)
+    require(noise->shape(0) == T && noise->shape(1) == D && luck->shape(0) == T,
+            "noise must be (draws, columns) and luck (draws).");
   require_others(side, static_cast<int64_t>(n_others));
   require_scores(side, shape.n_scores);
   const OrdinalPass shared = pass_of(shape, stride, base, basis, ranks, n_steps);
@@ -162,7 +164,7 @@ void place_rows(nb::tuple parts, Table features, Array<const float, 3> others, A
     room[w].assign(floats, 0.0f);
     objective[w].resize(n);
     float *means = room[w].data(), *rows = means + n * stride, *there = rows + n * stride;
-    float *precise = there + n_others * stride, *luck = precise + D * stride, *shift = luck + n;
+    float *precise = there + n_others * stride, *lucks = precise + D * stride, *shift = lucks + n;
     float* scratch = shift + (noise ? n * stride : 0);
     unravel(others.data(), n_others, D, T, t, stride, there);
     for (size_t r = 0; r < n; ++r)
@@ -181,10 +183,10 @@ void place_rows(nb::tuple parts, Table features, Array<const float, 3> others, A
     if (noise) {
       for (size_t r = 0; r < n; ++r) {
         std::copy_n(&(*noise)(t, 0), D, shift + r * stride);
-        luck[r] = -std::numeric_limits<float>::infinity();  // a draw around the summit needs no second thought
+        lucks[r] = (*luck)(t);
       }
       pass.noise = shift;
-      pass.luck = luck;
+      pass.luck = lucks;
       pass.accepted = &accepted;
     }
     kernels().ordinal_rows(pass, 0, side.n_rows, scratch);
@@ -293,7 +295,7 @@ void bind_ordinal(nb::module_& m) {
         "noise"_a.none(), "luck"_a.none(), "spread"_a.none(), "n_threads"_a);
   m.def("place_rows", &place_rows, "side"_a, "features"_a.noconvert(), "others"_a.noconvert(), "weights"_a.noconvert(),
         "precision"_a.noconvert(), "base"_a.noconvert(), "basis"_a.noconvert(), "ranks"_a.noconvert(),
-        "noise"_a.none(), "n_steps"_a, "out"_a.noconvert(), "n_threads"_a);
+        "noise"_a.none(), "luck"_a.none(), "n_steps"_a, "out"_a.noconvert(), "n_threads"_a);
   m.def("ordinal_proba", &proba, "user"_a.noconvert(), "item"_a.noconvert(), "P"_a.noconvert(), "Q"_a.noconvert(),
         "base"_a.noconvert(), "basis"_a.noconvert(), "ranks"_a.noconvert(), "weights"_a.noconvert(),
         "out"_a.noconvert(), "n_threads"_a);

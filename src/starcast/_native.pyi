@@ -97,6 +97,7 @@ class fast:  # noqa: N801
         basis: F32,
         ranks: I32,
         noise: F32 | None,
+        luck: F32 | None,
         n_steps: int,
         out: F32,
         n_threads: int,

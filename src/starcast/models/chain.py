@@ -19,7 +19,7 @@ State = list[tuple[Rows, Rows, Rows]]  # of users and of items: rows, weights an
 MOST_SCORES = 64  # of the kernels
 MOST_BIASES = 9  # basis functions: enough for every score of ten to have a bias of its own
 LANES = 16  # what rows are padded to, and draws that are answered for at a time
-NEWTON_STEPS = 5  # of a row that is solved for alone, at most; it stops when it is where it should be
+NEWTON_STEPS = 12  # of a row that is solved for alone, at most; it stops when it is where it should be
 
 
 class Ties(NamedTuple):
@@ -127,15 +127,20 @@ def fresh_rows(
 ) -> Rows:
     """Return rows of their own, shape (rows, columns, draws), for ratings of others whose draws are given.
 
-    For each draw of the others a row climbs to its summit and, unless a point is wanted, is drawn around it. The noise
-    is the same for all rows, so that a row does not depend on those beside it and two differ only by their ratings.
+    For each draw of the others a row climbs to its summit and, unless a point is wanted, makes one move from there:
+    a draw that is accepted or refused, since few ratings may leave a posterior that is far from normal. Noise and luck
+    are the same for all rows, so that a row does not depend on those beside it and two differ only by their ratings.
     """
     needed, place = np.unique(side.other, return_inverse=True)
     some = Side(side.start, place.astype(np.int32), side.score)
     features = describe(some, loadings[needed]).astype(np.float32)
     drawn = np.empty((len(features), ties.n_columns, others.shape[2]), np.float32)
-    noise = None if is_point else np.random.default_rng(0).standard_normal(weights.shape[::2], np.float32)
+    noise = luck = None
+    if not is_point:
+        rng = np.random.default_rng(0)
+        noise = rng.standard_normal(weights.shape[::2], np.float32)
+        luck = np.log(1 - rng.random(len(weights))).astype(np.float32)
     fast.place_rows(
-        some, features, others[needed], weights, precision, *ties, noise, NEWTON_STEPS, drawn, n_threads
-    )  # fmt: skip
+        some, features, others[needed], weights, precision, *ties, noise, luck, NEWTON_STEPS, drawn, n_threads
+    )
     return drawn
