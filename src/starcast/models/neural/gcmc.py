@@ -51,6 +51,7 @@ class GCMC(Neural):
     early_stopping : bool, default=False
         Whether to find the number of epochs on a tenth of the ratings first.
     device : {"auto", "cpu", "cuda"}
+        Where to learn; "auto" is CUDA where there is some. There the same seed gives the same fit but for rounding.
     random_state : int or None
     n_jobs : int or None
         Threads; None is one a core. Below half a million ratings one is used, and the result does not depend on it;
