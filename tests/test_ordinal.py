@@ -140,6 +140,25 @@ def test_every_third_draw_is_kept_if_thin_is_three(parts):
     assert np.array_equal(summit.history_, every.history_[:4])
 
 
+@pytest.mark.parametrize(("n_draws", "thin"), [(1, 8), (0, 0)])
+def test_few_ratings_have_eight_rounds_a_draw(parts, n_draws, thin):
+    model = sc.OrdinalMF(**QUICK | {"n_draws": n_draws, "thin": None}).fit(parts[0])
+    assert model.n_iter_ == 4 + (6 + n_draws * thin) * (n_draws > 0)
+
+
+@pytest.mark.parametrize(
+    ("n_ratings", "thin"), [(1, 8), (50_000, 6), (100_000, 3), (156_250, 2), (10**6, 2), (10**8, 2)]
+)
+def test_many_ratings_have_fewer_rounds_a_draw(n_ratings, thin):
+    class Idle:
+        climb = wander = state = lambda self: 0.0
+
+    model = sc.OrdinalMF()
+    model.seen_items_ = np.broadcast_to(np.int32(0), n_ratings)
+    assert len(model._climb_and_draw(Idle())) == 64
+    assert model.n_iter_ == 6 + 60 + 64 * thin
+
+
 # The edges of parameters and data.
 
 
@@ -179,7 +198,7 @@ def test_any_size_answers_as_plain_loops_over_its_draws_do(n_scores, params):
     assert (answer.probs > 0).all()
     for user, item in ((0, 0), (7, 24), (29, 3)):
         assert answer.probs[user * 25 + item] == pytest.approx(
-            answer_by_plain_loops(model, user, item), rel=1e-4, abs=1e-7
+            answer_by_plain_loops(model, user, item), rel=1e-4, abs=1.1e-6
         )
     nothing = sc.GlobalFrequency().fit(ratings)
     assert sc.metrics.nll(ratings.values, model.predict_proba(*pairs_of(ratings))) < sc.metrics.nll(
