@@ -18,6 +18,7 @@ Floats = npt.NDArray[np.floating[Any]]
 
 OF = {"users": "user", "items": "item"}
 VISITS = 20_000_000  # of ratings, by a user and by an item, that draws to be kept are thinned out over
+FLOOR = 1e-6  # share of the table's frequencies in every answer: draws may agree, but nothing is impossible
 AHEAD = 1e-6  # by which share the winner of a tie is ahead
 
 
@@ -232,7 +233,7 @@ class OrdinalMF(Model):
             np.ascontiguousarray(user), np.ascontiguousarray(item), P, Q, ties.base, ties.basis, ties.ranks, weights,
             probs, resolve_threads(self.n_jobs),
         )  # fmt: skip
-        return probs
+        return (1 - FLOOR) * probs + FLOOR * self.prior_
 
     def _settle_ties(self, probs: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         return settle_ties(probs, self.scores_, self.centering)
