@@ -5,6 +5,7 @@ import pytest
 import scipy.stats
 
 from starcast.models.hierarchy import FIRMNESS, LOOSE, Hierarchy, padded
+from starcast.models.tall import cross, times
 
 RATE = 0.1  # of the exponential distribution that the ridge's strength has beforehand
 
@@ -159,3 +160,14 @@ def test_padding_is_zero():
     wide = padded(np.arange(6.0).reshape(2, 3), 16)
     assert wide.dtype == np.float32
     assert wide.tolist() == [[0, 1, 2, *[0] * 13], [3, 4, 5, *[0] * 13]]
+
+
+@pytest.mark.parametrize(
+    ("n", "left", "right"), [(0, 3, 2), (1, 1, 1), (7, 18, 29), (5000, 24, 24), (1001, 17, 33), (40, 0, 5), (40, 5, 0)]
+)
+def test_tall_products_are_those_of_numpy(n, left, right):
+    rng = np.random.default_rng(0)
+    A, B, W = (rng.normal(size=shape) for shape in ((n, left), (n, right), (left, right)))
+    assert cross(A, B) == pytest.approx(A.T @ B, abs=1e-9)
+    assert times(A, W) == pytest.approx(A @ W, abs=1e-9)
+    assert cross(np.asfortranarray(A), B[::1]) == pytest.approx(A.T @ B, abs=1e-9)

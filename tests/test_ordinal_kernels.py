@@ -20,9 +20,14 @@ SHAPES = [
     (5, [1, 1, 1, 1, 1]), (8, [17, 0, 3, 0, 0, 0, 0]), (8, [0] * 7), (10, [3] * 9), (10, [33, 16]), (64, [16, 3] + [0] * 7),
     (64, [0, 1] + [0] * 62),
 ]  # fmt: skip
-if "STARCAST_ISA" in os.environ:
-    SHAPES = SHAPES[1::2]  # this is the run under another instruction set
-by_shape = pytest.mark.parametrize(("n_scores", "ranks"), SHAPES, ids=lambda n: str(n).replace("0, 0, 0, ", ""))
+
+
+def over(shapes):
+    return pytest.mark.parametrize(("n_scores", "ranks"), shapes, ids=lambda n: str(n).replace("0, 0, 0, ", ""))
+
+
+by_shape = over(SHAPES[1::2] if "STARCAST_ISA" in os.environ else SHAPES)  # fewer under other instruction sets
+by_few_shapes = over(SHAPES[::3])
 
 
 class Problem:
@@ -74,7 +79,7 @@ class Problem:
 # One move, against plain loops.
 
 
-@by_shape
+@by_few_shapes
 def test_the_reference_has_the_slope_and_the_bend_of_its_value(n_scores, ranks):
     problem = Problem(n_scores, ranks, counts=(0, 5))
     rng = np.random.default_rng(1)
@@ -116,7 +121,7 @@ def test_a_step_that_goes_too_far_is_halved_as_often_as_in_plain_loops(n_scores,
     assert (np.abs(problem.bare(rows) - expected).max(axis=1) < 2e-3 * size).all()
 
 
-@by_shape
+@by_few_shapes
 def test_steps_end_at_the_summit(n_scores, ranks):
     problem = Problem(n_scores, ranks)
     problem.move(problem.rows, n_steps=30)
@@ -175,7 +180,7 @@ def test_steps_come_before_the_draw():
     assert together == pytest.approx(apart, abs=1e-5)
 
 
-@by_shape
+@by_few_shapes
 @pytest.mark.parametrize("is_point", [False, True])
 def test_rows_are_placed_around_the_summits_of_all_draws(n_scores, ranks, is_point):
     problem = Problem(n_scores, ranks)
@@ -205,7 +210,7 @@ def test_rows_are_placed_around_the_summits_of_all_draws(n_scores, ranks, is_poi
 
 
 @pytest.mark.parametrize("n_draws", [16, 48])
-@by_shape
+@by_few_shapes
 def test_answers_are_the_mean_over_draws(n_scores, ranks, n_draws):
     problem = Problem(n_scores, ranks)
     rng = np.random.default_rng(2)
