@@ -10,7 +10,7 @@ IMAGES = Path(__file__).parent / "images"
 
 
 def error_against_coverage() -> None:
-    """The emblem: 1-MAE against coverage on the embedded sample, every model in grey, ResBeMF in colour."""
+    """The emblem: 1-MAE against coverage on the embedded sample, every model in grey, OrdinalMF in colour."""
     train, test = sc.benchmark_split(sc.load_sample())
     results = sc.Results()
     for name, cls in MODELS.items():
@@ -19,7 +19,7 @@ def error_against_coverage() -> None:
         seed = {"random_state": 0} if "random_state" in cls().get_params() else {}
         results += sc.evaluate(make_model(name, seed).fit(train), test, [k / 40 for k in range(32)])
     enough = sc.Results([row for row in results if row["coverage"] >= 0.05])
-    ax = plots.plot_error_coverage(enough, highlight="ResBeMF")
+    ax = plots.plot_error_coverage(enough, highlight="OrdinalMF")
     ax.figure.savefig(IMAGES / "error-coverage.png", dpi=160)
 
 
