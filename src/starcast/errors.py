@@ -17,6 +17,7 @@
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
 
 
 class StarcastError(Exception):
@@ -66,6 +67,10 @@ class PromiseError(StarcastError, ValueError):
         )
         self.promise, self.target, self.confidence = promise, target, confidence
         self.best, self.threshold, self.coverage = best, threshold, coverage
+        self._given = (promise, target, confidence, n_ratings, best, threshold, coverage)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self._given
 
 
 class FileError(StarcastError, OSError):
@@ -85,6 +90,10 @@ class MissingExtraError(StarcastError, ImportError):
 
     def __init__(self, purpose: str, library: str, extra: str) -> None:
         super().__init__(f"{purpose} needs {library}. Install it with: pip install 'starcast[{extra}]'")
+        self._given = (purpose, library, extra)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self._given
 
 
 def choose(kind: str, name: object, known: Iterable[str]) -> str:
