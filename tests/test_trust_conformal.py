@@ -203,6 +203,12 @@ def test_too_few_ratings_are_refused(uneven):
         sc.conformal(model, calibration.take(np.arange(12)), 0.1, by="activity")
 
 
+def test_more_groups_than_ratings_cost_no_memory(uneven):
+    model, calibration, _, _ = uneven
+    with pytest.raises(DataError, match=r"in each group, and group \d+ has fewer"):
+        sc.conformal(model, calibration, 0.001, by="activity", n_groups=10**15)
+
+
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [

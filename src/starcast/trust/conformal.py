@@ -179,6 +179,7 @@ def _activity_edges(model: Model, by: str | None, n_groups: int) -> npt.NDArray[
     model._check_fitted()
     activity = np.diff(model.seen_start_)
     each = np.sort(np.repeat(activity, activity))  # every rating counts, so that groups have as many ratings
+    n_groups = min(int(n_groups), len(each))  # more would be empty
     at = np.arange(1, n_groups) * len(each) // n_groups
     edges = np.unique(each[at])
     return np.asarray(edges[edges > each[0]])
