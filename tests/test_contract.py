@@ -374,6 +374,13 @@ def test_set_params_sets_and_refuses_what_is_not_there(name):
         model.set_params(n_factorz=3)
 
 
+def test_a_fitted_model_whose_parameters_became_nonsense_says_so(fitted, name):
+    for parameter in fitted(name).get_params():
+        changed = copy.copy(fitted(name)).set_params(**{parameter: "nonsense"})
+        with pytest.raises((ParameterError, UnknownNameError), match=rf"{parameter}.*'nonsense'"):
+            changed.predict(1000, 1)
+
+
 def test_repr_shows_what_was_changed(name):
     assert repr(MODELS[name]()) == f"{MODELS[name].__name__}()"
     for parameter in MODELS[name]().get_params():

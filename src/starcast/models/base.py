@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from starcast import modelfile
 from starcast.distribution import Distribution, check_fraction, kind_of
-from starcast.errors import DataError, DivergenceError, NotFittedError, UnknownNameError, choose
+from starcast.errors import DataError, DivergenceError, NotFittedError, UnknownNameError, choose, plural
 from starcast.frames import make_frame
 from starcast.kernels import Side
 from starcast.models import explanation, growth, ranking
@@ -285,6 +285,7 @@ class Model(Parametrized):
     def _check_fitted(self) -> None:
         if not self.is_fitted:
             raise NotFittedError(f"{type(self).__name__} is not fitted. Call fit(ratings) first.")
+        self._check_params()  # which set_params may have made anything
         if not self._agrees():
             raise NotFittedError(
                 f"the parameters of {type(self).__name__} were changed since it was fitted. Call fit(ratings) again."
@@ -334,9 +335,8 @@ class Model(Parametrized):
         return self._settle_ties(recalibrate(probs, self.calibration_) if hasattr(self, "calibration_") else probs)
 
     def _codes_or_error(self, names: object, what: str) -> Codes:
-        lookup, known = {
-            "user": (self._user_lookup, self._user_known), "item": (self._item_lookup, self._item_known),
-        }[what]  # fmt: skip
+        sides = {"user": (self._user_lookup, self._user_known), "item": (self._item_lookup, self._item_known)}
+        lookup, known = sides[what]
         wanted = as_names(names, f"{what}s")
         codes = lookup.codes(wanted, f"{what}s")
         unknown = (codes < 0) | ~known[codes]
@@ -345,6 +345,6 @@ class Model(Parametrized):
             count = f" ({int(unknown.sum()):,} of {len(codes):,} are unknown)" if len(codes) > 1 else ""
             shown = ", ".join(repr(name) for name in lookup.names[:3].tolist())
             raise UnknownNameError(
-                f"unknown {what} {first!r}{count}. The model knows {len(lookup.names):,} {what}s, such as {shown}."
+                f"unknown {what} {first!r}{count}. The model knows {plural(len(lookup.names), what)}, such as {shown}."
             )
         return codes
