@@ -106,6 +106,12 @@ def test_certainty_is_left_alone():
     assert np.array_equal(settle_ties(sure, np.arange(1.0, 6.0), 0.8), sure)
 
 
+@pytest.mark.parametrize("centering", [1e4, 1e300])
+def test_however_large_the_centering_only_what_is_likelier_than_the_centre_is_shared(centering):
+    settled = settle_ties(np.array([[0.4, 0.3, 0.2, 0.06, 0.04]]), np.arange(1.0, 6.0), centering)
+    assert settled.round(3).tolist() == [[0.35, 0.35, 0.2, 0.06, 0.04]]
+
+
 def test_centering_hardly_moves_the_mean_and_the_mode_errs_by_less(parts, model):
     train, _ = parts
     truth = train.values
@@ -440,7 +446,7 @@ def test_a_file_with_more_scores_than_the_kernels_take_is_refused(model, tmp_pat
     with safetensors.safe_open(tmp_path / "m", "np") as file:
         metadata, arrays = file.metadata(), {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
     missing = 9 - 4  # biases
-    more = {"scores_": np.arange(80.0), "prior_": np.full(80, 1 / 80)}
+    more = {"scores_": np.arange(80.0), "prior_": np.full(80, 1 / 80), "base_": np.zeros(80, np.float32)}
     for key in DRAWN:
         axes = {k: list(range(1, 2)) for k in DRAWN[:2]} | {k: [2] for k in DRAWN[2:4]} | {k: [1, 2] for k in DRAWN[4:]}
         more[key] = np.pad(arrays[key], [(0, missing if at in axes[key] else 0) for at in range(3)])

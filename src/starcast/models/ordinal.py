@@ -80,6 +80,8 @@ class OrdinalMF(Model):
         Rounds in all.
     n_factors_ : int
         What ``n_factors`` was; the number of columns does not tell where the factors along the parabola begin.
+    base_ : ndarray of shape (scores,)
+        :math:`\log \pi` of the fit, which the rows are relative to; ``prior_`` moves on with ``partial_fit``.
 
     Examples
     --------
@@ -93,6 +95,7 @@ class OrdinalMF(Model):
     LEARNT: ClassVar[dict[str, str]] = {
         "n_iter_": "",
         "n_factors_": "",
+        "base_": "scores",
         "history_": "rounds",
         "user_draws_": "users columns draws",
         "item_draws_": "items columns draws",
@@ -106,6 +109,7 @@ class OrdinalMF(Model):
 
     n_iter_: int
     n_factors_: int
+    base_: npt.NDArray[np.float32]
     history_: npt.NDArray[np.float64]
     user_draws_: npt.NDArray[np.float32]
     item_draws_: npt.NDArray[np.float32]
@@ -161,6 +165,7 @@ class OrdinalMF(Model):
     def _fit(self, ratings: Ratings) -> None:
         if len(ratings.scores) > MOST_SCORES:
             raise ParameterError(f"OrdinalMF takes up to {MOST_SCORES} scores, got {len(ratings.scores)}.")
+        self.base_ = np.log(self.prior_).astype(np.float32)
         chain = Chain(ratings, self._ties(), self.n_company, self.random_state, resolve_threads(self.n_jobs))
         kept = self._climb_and_draw(chain)
         for which, name in enumerate(OF.values()):
@@ -188,14 +193,14 @@ class OrdinalMF(Model):
         return kept
 
     def _ties(self) -> Ties:
-        return tie_scores(self.prior_, self.n_factors, self.n_spread_factors)
+        return tie_scores(self.prior_, self.n_factors, self.n_spread_factors)._replace(base=np.array(self.base_))
 
     def _agrees(self) -> bool:
         parts = [getattr(self, f"{of}_{part}_") for of in OF.values() for part in ("draws", "weights", "precision")]
         n_draws, n_features, n_columns = self.item_weights_.shape
         return (
             len(self.scores_) <= MOST_SCORES
-            and all(part.dtype == np.float32 for part in parts)
+            and all(part.dtype == np.float32 for part in [*parts, self.base_])
             and self.item_company_.shape[1] == self.n_company == n_features - 2
             and n_draws == max(self.n_draws, 1)
             and (self.n_factors_, n_columns) == (self.n_factors, self._ties().n_columns)
@@ -272,7 +277,9 @@ def settle_ties(
     mean = np.zeros((len(probs), 1))
     for column, z in zip(probs.T, place, strict=True):  # a product of matrices would round a row as its company does
         mean[:, 0] += column * z
-    central = np.argmax(probs * np.exp(-centering * (place - mean) ** 2), axis=1)
+    away = (place - mean) ** 2
+    away -= away.min(axis=1, keepdims=True)  # so that however large the centering is, not all is rounded to nothing
+    central = np.argmax(probs * np.exp(-centering * away), axis=1)
     row = np.flatnonzero(central != probs.argmax(axis=1))
     near, central = probs[row], central[row, None]
     level = near >= np.take_along_axis(near, central, axis=1)  # the central score and all that are ahead of it
