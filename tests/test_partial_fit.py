@@ -94,6 +94,17 @@ def test_rows_without_new_ratings_stay_to_the_bit(parts, name):
         assert moved
 
 
+def test_forecasts_of_rows_without_new_ratings_stay_when_the_scores_of_all_move(parts):
+    """Many new users give one item nothing but fives: that is no news of the other items."""
+    old = parts[0]
+    model = make("ordinalmf", centering=0).fit(old)
+    pairs = old.users[old.user][old.item > 0], old.items[old.item][old.item > 0]
+    before, n = model.predict_proba(*pairs).probs, len(old) // 5
+    fives = sc.Ratings.from_arrays(np.arange(n) + 10**6, [old.items[0]] * n, [5] * n, scores=old.scores)
+    assert model.partial_fit(fives).prior_[-1] > old.counts()[-1] / len(old) + 0.1
+    assert np.abs(model.predict_proba(*pairs).probs - before).max() < 1e-6
+
+
 @pytest.mark.parametrize("name", ["resbemf", "bemf", "dirmf"])
 def test_what_was_learnt_fits_better_with_each_pass(parts, name, monkeypatch):
     old, new, both, _ = parts
@@ -272,6 +283,13 @@ def test_a_folded_model_has_too_few_ratings(parts):
     with pytest.raises(DataError, match=r"partial_fit needs all ratings that the model learnt from, but a model that fold_in made has only those of its users\. Call partial_fit of the model that they were folded into\."):  # fmt: skip
         folded.partial_fit(parts[1])
     assert state(folded) == before
+
+
+def test_a_folded_model_with_as_many_ratings_is_found_out(tiny):
+    old, new = tiny
+    others = sc.Ratings.from_arrays(list("abcdef"), ["x"] * len(old), [1, 2, 3, 4, 5, 5])
+    with pytest.raises(DataError, match="partial_fit needs all ratings that the model learnt from"):
+        make("resbemf").fit(old).fold_in(others).partial_fit(new)
 
 
 def without(model, *names, path):

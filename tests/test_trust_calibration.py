@@ -278,6 +278,15 @@ def test_a_fit_is_reused_and_a_second_calibration_starts_afresh(small, calibrate
     assert fits[7:] == [6000, 6000, 6000, 9000]
 
 
+def test_users_folded_in_are_not_taken_for_the_ratings_of_a_fit(small):
+    """The clones would know these users' ratings only, and the model everybody's."""
+    ratings, _ = small
+    half = ratings.take(np.arange(len(ratings) // 2))
+    folded = sc.BiasedMF(random_state=0).fit(ratings).fold_in(half)
+    again = sc.calibrate(folded, half, "temperature", n_splits=2)
+    assert np.array_equal(again.item_counts_, np.bincount(half.item, minlength=len(half.items)))
+
+
 def test_fit_forgets_the_calibration_and_new_ratings_keep_it(small, calibrated):
     ratings, _ = small
     model = copy.deepcopy(calibrated["vector"])
@@ -353,6 +362,11 @@ def test_mistakes_are_named(small):
         sc.calibrate(sc.ItemFrequency(), ratings, "isotone")
     with pytest.raises(ParameterError, match="n_splits must be a whole number from 2 to the 18,000 ratings, got 1"):
         sc.calibrate(sc.ItemFrequency(), ratings, n_splits=1)
+    for wrong in ("bayes", sc.NaiveBayes):
+        with pytest.raises(ParameterError, match=r"calibrate needs a model, such as NaiveBayes\(\), got "):
+            sc.calibrate(wrong, ratings)
+    with pytest.raises(DataError, match="calibrate needs Ratings, got str"):
+        sc.calibrate(sc.ItemFrequency(), "ratings")
     lonely = sc.Ratings.from_arrays([1, 2, 3, 4], [1, 2, 3, 4], [1, 2, 3, 3])
     with pytest.raises(DataError, match="calibrate needs held-out ratings whose user and item have others, got 0 of 4"):
         sc.calibrate(sc.ItemFrequency(), lonely, n_splits=2)

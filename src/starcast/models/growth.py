@@ -78,13 +78,18 @@ def partial_fit(model: M, ratings: Ratings) -> M:
 def seen_ratings(model: "Model", what: str) -> Ratings:
     """Return the ratings that the model learnt from, user by user."""
     check_scores_seen(model, what)
-    if model.item_counts_.sum() != len(model.seen_items_):
+    if not knows_all(model):
         raise DataError(
             f"{what} needs all ratings that the model learnt from, but a model that fold_in made has only those of its "
             f"users. Call {what} of the model that they were folded into."
         )
     user = np.repeat(np.arange(len(model.users_), dtype=np.int32), np.diff(model.seen_start_))
     return Ratings(model.users_, model.items_, model.scores_, user, model.seen_items_, model.seen_scores_)
+
+
+def knows_all(model: "Model") -> bool:
+    """Tell whether the model has all ratings that its items were learnt from; one that fold_in made has not."""
+    return np.array_equal(np.bincount(model.seen_items_, minlength=len(model.items_)), model.item_counts_)
 
 
 def check_scores_seen(model: "Model", what: str) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from starcast.distribution import Distribution
-from starcast.errors import DataError, plural
+from starcast.errors import DataError, ParameterError, plural
 from starcast.metrics.probability import score_codes
 from starcast.models.base import Model
 from starcast.ratings import Ratings
@@ -25,10 +25,7 @@ class Answers(NamedTuple):
 
 def answers_to_new(model: Model, ratings: Ratings, what: str) -> Answers:
     """Return the model's answers to ratings that must be new to it; `what` asks for them."""
-    if not isinstance(ratings, Ratings):
-        raise DataError(f"{what} needs Ratings, got {type(ratings).__name__}.")
-    if len(ratings) == 0:
-        raise DataError(f"{what} needs at least one rating, got none.")
+    check_question(model, ratings, what)
     answer, known, _, _ = model._answer(ratings.users[ratings.user], ratings.items[ratings.item])
     user = model._user_lookup.codes(ratings.users, "users")[ratings.user]
     item = model._item_lookup.codes(ratings.items, "items")[ratings.item]
@@ -40,6 +37,16 @@ def answers_to_new(model: Model, ratings: Ratings, what: str) -> Answers:
             "train, new = holdout(ratings)."
         )
     return Answers(answer, known, score_codes(ratings.values, answer), user, item)
+
+
+def check_question(model: object, ratings: object, what: str) -> None:
+    """Raise an error unless there are a model and ratings."""
+    if not isinstance(model, Model):
+        raise ParameterError(f"{what} needs a model, such as NaiveBayes(), got {model!r}.")
+    if not isinstance(ratings, Ratings):
+        raise DataError(f"{what} needs Ratings, got {type(ratings).__name__}.")
+    if len(ratings) == 0:
+        raise DataError(f"{what} needs at least one rating, got none.")
 
 
 def is_seen(model: Model, user: npt.NDArray[np.int32], item: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:

@@ -7,8 +7,10 @@ import numpy as np
 
 from starcast.errors import DataError, choose
 from starcast.models.base import Model
+from starcast.models.growth import knows_all
 from starcast.ratings import Ratings
 from starcast.split import Seed, k_fold
+from starcast.trust.answers import check_question
 from starcast.trust.maps import METHODS, Floats, Scores, choose_map
 
 M = TypeVar("M", bound=Model)
@@ -55,6 +57,7 @@ def calibrate(model: M, ratings: Ratings, method: str = "auto", *, n_splits: int
     >>> [round(metrics.ece(test.values, m.predict_proba(*pairs)), 2) for m in (bold, honest)]
     [0.11, 0.01]
     """
+    check_question(model, ratings, "calibrate")
     choose("method", method, ["auto", *METHODS])
     held = held_out_answers(model, ratings, n_splits, random_state)
     choice = choose_map(*held, METHODS if method == "auto" else (method,))
@@ -92,4 +95,6 @@ def held_out_answers(model: Model, ratings: Ratings, n_splits: int, random_state
 
 
 def _knows(model: Model, ratings: Ratings) -> bool:
-    return model.is_fitted and model.digest_ == ratings.digest() and model._agrees()
+    if not model.is_fitted or model.digest_ != ratings.digest():
+        return False
+    return model._agrees() and knows_all(model)
