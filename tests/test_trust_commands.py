@@ -100,6 +100,20 @@ def test_sets_are_shown_and_written(files, run):  # noqa: F811
     mistake(run("sets", files / "m", files / "new.csv", 1, 1, "--alpha", 0.0001), "need at least 9,999 ratings")
 
 
+@pytest.mark.parametrize(
+    "command", [("threshold", "--coverage", 0.5), ("sets", 1, 2), ("evaluate",)], ids=lambda c: c[0]
+)
+def test_a_file_of_numbers_is_read_as_text_where_the_model_knows_text(files, run, command):  # noqa: F811
+    """One item with a name of letters makes all names of the training file text, those of the other file are numbers."""
+    with (files / "train.csv").open("a") as file:
+        file.write("somebody,something,3\n")
+    run("fit", files / "train.csv", "-m", "bayes", "-o", files / "text")
+    name, *rest = command
+    code, text, told = run(name, files / "text", files / "new.csv", *rest, "--json")
+    assert code == 0, told
+    assert json.loads(text)
+
+
 @pytest.mark.parametrize("name", ["threshold", "sets"])
 def test_help_has_an_example(run, name):  # noqa: F811
     assert name in run("--help")[1]

@@ -28,6 +28,7 @@ from starcast.console import (
     User,
     err,
     fold_file,
+    named_as_in,
     out,
     parse_parameter,
     parse_threshold,
@@ -231,7 +232,7 @@ def evaluate_command(
     """Measure a model on test ratings: the paper's four measures at each θ, and those without a threshold."""
     fitted = load(model)
     reading = {"duplicates": duplicates, "on_bad": on_bad, "encoding": encoding}
-    test = read_source(ratings, split, "test", sep, columns, scores=fitted.scores_, **reading)
+    test = named_as_in(fitted, read_source(ratings, split, "test", sep, columns, scores=fitted.scores_, **reading))
     if test.digest() == fitted.digest_:
         err.print(
             "[yellow]note:[/yellow] these are the ratings that the model was fitted on, so the figures flatter it."

@@ -97,14 +97,23 @@ def read_source(
 
 def fold_file(model: Model, file: Path) -> Model:
     """Return the model of the users whose ratings are in the file, and tell how many of these say nothing to it."""
-    table = read_ratings(file, scores=model.scores_)
-    if model.items_.dtype == object and table.items.dtype != object:  # numbers here, but in training there was text
-        table = dataclasses.replace(table, items=strings(table.items.tolist()))
+    table = named_as_in(model, read_ratings(file, scores=model.scores_))
     folded = model.fold_in(table)
     if folded.n_left_out:
         count = f"{folded.n_left_out:,} of {plural(len(table), 'rating')}"
         err.print(f"[yellow]note:[/yellow] left out {count}: the model does not know their items.", soft_wrap=True)
     return folded
+
+
+def named_as_in(model: Model, table: Ratings) -> Ratings:
+    """Return the ratings with numbers as text where the model's names are text: a file may hold none but numbers."""
+    names = {"users": (model.users_, table.users), "items": (model.items_, table.items)}
+    texts = {
+        side: strings(here.tolist())
+        for side, (there, here) in names.items()
+        if there.dtype == object and here.dtype != object
+    }
+    return dataclasses.replace(table, **texts) if texts else table
 
 
 def read_question(

@@ -18,6 +18,7 @@ from starcast.console import (
     Source,
     User,
     err,
+    named_as_in,
     read_question,
     read_source,
     show,
@@ -49,6 +50,7 @@ def threshold(
     """Find the θ that keeps a promise on new ratings, from ratings that the model has not seen."""
     fitted = load(model)
     table = read_source(ratings, split, "test", sep, columns, scores=fitted.scores_, duplicates=duplicates)
+    table = named_as_in(fitted, table)
     with err.status("testing thresholds"):
         found = choose_threshold(
             fitted, table, accuracy=accuracy, mae=mae, coverage=coverage,
@@ -77,6 +79,7 @@ def sets(
     fitted = load(model)
     whom, what = read_question(fitted, user, items, pairs)
     table = read_source(ratings, split, "test", sep, columns, scores=fitted.scores_, duplicates=duplicates)
+    table = named_as_in(fitted, table)
     frame = conformal(fitted, table, alpha, by=by, n_groups=groups).predict(whom, what)
     if out_file is not None:
         return write_table(frame, out_file)
