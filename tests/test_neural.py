@@ -493,10 +493,16 @@ def test_auto_takes_what_is_there(monkeypatch):
 @by_model
 def test_a_table_that_does_not_fit_is_told_with_the_estimate_and_what_to_lower(name, monkeypatch):
     monkeypatch.setattr(backend, "free_memory", lambda device: 50_000_000)
-    lower = {"gcmc": "Lower n_hidden, or set batch_size", "ngcf": "Lower n_factors, n_layers or batch_size", "mlp": "Lower n_factors, n_hidden or batch_size", "mwgp": "Lower n_inducing, n_factors or batch_size"}[name]  # fmt: skip
+    lower = {"gcmc": "Lower n_hidden or n_factors, or set batch_size", "ngcf": "Lower n_factors, n_layers or batch_size", "mlp": "Lower n_factors, n_hidden or batch_size", "mwgp": "Lower n_inducing, n_factors or batch_size"}[name]  # fmt: skip
     message = rf"{sc.MODELS[name].__name__} needs about 0\.1 GB on the device cpu for these ratings, and 0\.05 GB are free\. {lower}\."
     with pytest.raises(ParameterError, match=message):
         make(name).fit(planted())
+
+
+@by_model
+def test_factors_count_in_the_estimate(name):
+    with pytest.raises(ParameterError, match=r"needs about \S+ GB on the device cpu for these ratings, and"):
+        make(name, n_factors=10**9).fit(planted())
 
 
 @pytest.mark.parametrize("error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory"), RuntimeError("CUDA out of memory")], ids=str)  # fmt: skip
@@ -524,7 +530,7 @@ def test_the_memory_that_is_free_is_known_here_and_unknown_where_nobody_tells(mo
     assert backend.free_memory(CPU) is None
 
 
-@pytest.mark.parametrize("name", ["gcmc", "mlp", "ngcf"])
+@by_model
 def test_a_fit_that_runs_away_is_told(name):
     with pytest.raises(DivergenceError, match=rf"{sc.MODELS[name].__name__} diverged in epoch \d+: its loss is no longer finite\. Lower learning_rate \(now 1e\+30\)"):  # fmt: skip
         make(name, learning_rate=1e30).fit(planted())

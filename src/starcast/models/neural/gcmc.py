@@ -88,7 +88,7 @@ class GCMC(Neural):
         "filmtrust": {"n_iters": 200},
     }
     LOOK, PATIENCE = 10, 10
-    ADVICE = "Lower n_hidden, or set batch_size."
+    ADVICE = "Lower n_hidden or n_factors, or set batch_size."
 
     user_factors_: npt.NDArray[np.floating[Any]]
     item_factors_: npt.NDArray[np.floating[Any]]
@@ -141,12 +141,13 @@ class GCMC(Neural):
         return self.averaging
 
     def _memory(self, ratings: Ratings) -> float:
-        """Return the bytes of six copies of the weights, the hidden layers, the edges and the logits of a step."""
+        """Return the bytes of six copies of the weights, the hidden layers, the codes, the edges and the logits."""
         nodes, n_scores = len(ratings.users) + len(ratings.items), len(ratings.scores)
         tables = n_scores if self.accumulation == "sum" else 1
         step = min(self.batch_size or len(ratings), len(ratings))
         return 4.0 * (
             nodes * self.n_hidden * (6 * tables + (2 * n_scores if tables > 1 else 2) + 4)
+            + self.n_factors * (6 * (self.n_hidden + self.n_bases * self.n_factors) + 4 * self.n_bases * nodes)
             + 24 * len(ratings)
             + step * (4 * n_scores + 4 * self.n_bases + 12)
         )

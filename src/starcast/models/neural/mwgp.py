@@ -251,7 +251,9 @@ class _Network:
         points = w["points"]
         prior = self._kernel(points[:, :k], slice(0, k)) * self._kernel(points[:, k:], slice(k, 2 * k))
         eye = torch.eye(len(points), dtype=points.dtype, device=points.device)
-        return torch.linalg.cholesky(variance * (prior + JITTER * eye)), torch.tril(w["root"]), variance, noise
+        chol, failed = torch.linalg.cholesky_ex(variance * (prior + JITTER * eye))
+        chol = torch.where(failed > 0, torch.nan, chol)  # so that the loss tells that it diverged
+        return chol, torch.tril(w["root"]), variance, noise
 
     def _kernel(self, x: Tensor, columns: slice) -> Tensor:
         """Return the squared-exponential kernel between embeddings and inducing points, shape (rows, inducing)."""
