@@ -196,10 +196,13 @@ def test_predictions_are_points_of_the_distribution(fitted, name):
     assert frame["user"].to_list() == ALL[0].tolist()
 
 
-@pytest.mark.parametrize("kind", ["list", "numpy", "polars", "pandas", "pyarrow"])
+@pytest.mark.parametrize("kind", ["list", "numpy", "polars", "pandas", "pyarrow", "pyarrow array"])
 def test_the_frame_is_of_the_callers_kind_and_withheld_is_missing(fitted, name, kind):
-    make_column = {"list": list, "numpy": np.array, "polars": pl.Series, "pandas": pd.Series, "pyarrow": lambda v: pa.chunked_array([v])}  # fmt: skip
-    column, wanted = make_column[kind], {"pandas": pd.DataFrame, "pyarrow": pa.Table}.get(kind, pl.DataFrame)
+    make_column = {"list": list, "numpy": np.array, "polars": pl.Series, "pandas": pd.Series, "pyarrow": lambda v: pa.chunked_array([v]), "pyarrow array": pa.array}  # fmt: skip
+    column, wanted = (
+        make_column[kind],
+        {"pandas": pd.DataFrame, "pyarrow": pa.Table, "pyarrow array": pa.Table}.get(kind, pl.DataFrame),
+    )
     model = fitted(name)
     users, items = ALL[0][:50].tolist(), ALL[1][:50].tolist()
     threshold = float(np.median(model.predict_proba(users, items).reliability()))
@@ -209,7 +212,7 @@ def test_the_frame_is_of_the_callers_kind_and_withheld_is_missing(fitted, name, 
     if kind == "pandas":
         assert frame["prediction"].isna().tolist() == withheld
     else:
-        assert (frame["prediction"].is_null().to_pylist() if kind == "pyarrow" else frame["prediction"].is_null().to_list()) == withheld  # fmt: skip
+        assert (frame["prediction"].is_null().to_pylist() if kind.startswith("pyarrow") else frame["prediction"].is_null().to_list()) == withheld  # fmt: skip
     assert isinstance(model.recommend(column(users[:1])), wanted)
 
 

@@ -49,6 +49,8 @@ def backend_of(like: object) -> nw.Implementation | None:
         return None
     native = nw.from_native(like, pass_through=True, allow_series=True)
     implementation: nw.Implementation | None = getattr(native, "implementation", None)
+    if type(like).__module__.startswith("pyarrow."):  # Narwhals takes the column of a table, but no array on its own
+        return nw.Implementation.PYARROW
     if implementation in (nw.Implementation.PANDAS, nw.Implementation.PYARROW, nw.Implementation.POLARS):
         return implementation
     return None
