@@ -324,6 +324,7 @@ def test_values_that_are_no_ratings_are_said(values, message):
     ("scores", "message"),
     [
         (range(128), r"a scale has at most 127 scores, got 128 from 0 to 127\. Round the ratings to a coarser scale first\."),
+        ([-1e308, 1e308], r"a scale must have a finite width, got one from -1e\+308 to 1e\+308\. Divide it\."),
         ([3, 3], r"a scale needs at least two different scores, got only 3\. Pass the whole scale as scores=\."),
         ([], r"scores must hold at least one number, got none\."),
         ([1, float("nan")], r"scores must be finite, got nan at position 1 \(1 such of 2\)\."),

@@ -28,6 +28,8 @@ def make_scale(scores: object) -> Floats:
         raise DataError(
             f"a scale needs at least two different scores, got only {scale[0]:g}. Pass the whole scale as scores=."
         )
+    if not np.isfinite(float(scale[-1]) - float(scale[0])):
+        raise DataError(f"a scale must have a finite width, got one from {scale[0]:g} to {scale[-1]:g}. Divide it.")
     return scale
 
 
