@@ -347,7 +347,7 @@ def test_items_that_are_unknown_are_left_out_and_counted(fitted, name):
     more = sc.Ratings.from_arrays(["a"] * 6 + ["b"] * 2, [*items, 777, 778, 777, 779], [5, 4, 4, 5, 1, 1, 1, 1])
     clean = sc.Ratings.from_arrays(["a"] * 4, items, [5, 4, 4, 5])
     folded = model.fold_in(more)
-    assert folded.n_left_out == 4
+    assert folded.n_left_out == copy.deepcopy(folded).n_left_out == 4
     assert model.fold_in(clean).n_left_out == 0
     assert np.array_equal(user_rows(folded)[0], user_rows(model.fold_in(clean))[0])
     assert folded.predict(["a", "b"], items[0])["known"].to_list() == [True, False]

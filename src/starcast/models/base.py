@@ -217,7 +217,7 @@ class Model(Parametrized):
     def __getstate__(self) -> dict[str, Any]:
         """Return parameters and what was learnt; look-ups and the kernels' copies are made anew where it arrives."""
         learnt = {name: value for name, value in vars(self).items() if name.endswith("_")}
-        return self.get_params() | learnt
+        return self.get_params() | learnt | {"n_left_out": self.n_left_out}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
