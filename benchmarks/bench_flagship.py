@@ -2,8 +2,9 @@
 
     python benchmarks/bench_flagship.py [part ...]
 
-Parts: quality (raw and calibrated, five seeds), curves (needs STARCAST_PUBLISHED and the answers of quality), fold (u1
-of MovieLens 100K), scales (anime-sample and the embedded sample), clock (needs scikit-surprise). All without a word.
+Parts: quality (raw and calibrated, five seeds), curves (needs STARCAST_PUBLISHED and the answers of quality), perfect
+(the ECE of luck alone), fold (u1 of MovieLens 100K), scales (anime-sample and the embedded sample), clock (needs
+scikit-surprise). All without a word.
 """
 
 import json
@@ -111,6 +112,21 @@ def draw(drawn: dict[str, Any]) -> None:
     figure.savefig(IMAGES / "flagship.png", dpi=150)
 
 
+def perfect() -> dict[str, Any]:
+    """Return the ECE that the test ratings would give if they were drawn from the answers themselves: what luck is."""
+    rng = np.random.default_rng(0)
+    figures: dict[str, Any] = {}
+    for dataset in DATASETS:
+        _, test = sc.benchmark_split(sc.load_dataset(dataset))
+        probs = np.load(ANSWERS / f"{dataset}-0.npy")
+        answer, below = sc.Distribution(probs, test.scores), probs.cumsum(axis=1)[:, :-1]
+        found = [metrics.ece(test.scores[(rng.random((len(probs), 1)) > below).sum(axis=1)], answer) for _ in range(50)]
+        figures[f"{dataset} perfect ece, mean and ninth decile"] = [
+            round(float(np.mean(found)), 4), round(float(np.quantile(found, 0.9)), 4),
+        ]  # fmt: skip
+    return figures
+
+
 def mean_curve(dataset: str, test: sc.Ratings) -> dict[str, Any]:
     """Return accuracy and 1-MAE of OrdinalMF at COVERAGES, mean of the seeds."""
     found = []
@@ -195,7 +211,7 @@ def clock() -> dict[str, Any]:
 
 
 PARTS: dict[str, Callable[[], dict[str, Any]]] = {
-    "quality": quality, "curves": curves, "fold": fold, "scales": scales, "clock": clock,
+    "quality": quality, "curves": curves, "perfect": perfect, "fold": fold, "scales": scales, "clock": clock,
 }  # fmt: skip
 
 
