@@ -58,6 +58,14 @@ def test_threshold_tells_people_how_to_use_it(files, run):  # noqa: F811
     assert "use it as -t 0." in run("threshold", files / "m", files / "new.csv", "--accuracy", 0.4)[1]
 
 
+def test_the_threshold_to_use_is_the_one_that_was_tested(files, run):  # noqa: F811
+    """Those of the kind share have many digits; rounded up, one would predict less than was promised."""
+    text = run("threshold", files / "m", files / "new.csv", "--coverage", 0.5, "--kind", "share")[1]
+    model = sc.load(files / "m")
+    new = sc.read_ratings(files / "new.csv", scores=model.scores_)
+    assert float(text.split("-t ")[1].split()[0]) == sc.choose_threshold(model, new, coverage=0.5, kind="share")
+
+
 def test_a_promise_that_cannot_be_kept_is_one_line(files, run):  # noqa: F811
     mistake(run("threshold", files / "m", files / "new.csv", "--accuracy", 0.99), "accuracy of at least 0.99 cannot be promised", "The best that can is 0.")  # fmt: skip
     mistake(

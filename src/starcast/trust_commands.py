@@ -89,7 +89,9 @@ def sets(
 
 def _told(found: Threshold) -> str:
     side = "at most" if found.promise == "mae" else "at least"
-    given = f"{found.threshold:.3f}" if found.kind == "mode" else f"{found.kind}:{found.threshold:.3f}"
+    number = f"{found.threshold:.3f}"
+    exact = number if float(number) == found.threshold else repr(found.threshold)  # a rounded one promises nothing
+    given = exact if found.kind == "mode" else f"{found.kind}:{exact}"
     return (
         f"θ = {found.threshold:.3f}, for {NAMES[found.kind]}; use it as -t {given}\n"
         f"{found.promise} {side} {found.target:g} with a confidence of {found.confidence:g}, every {found.unit} alike\n"
