@@ -19,6 +19,12 @@ def make(name, **params):
     return small.make(name, **few | params)
 
 
+@pytest.fixture(autouse=True)
+def rows_are_solved_for(monkeypatch):
+    """However many ratings are touched, since that is what is tested here."""
+    monkeypatch.setattr(sc.OrdinalMF, "MOST_TOUCHED", 1.0)
+
+
 @pytest.fixture(scope="module")
 def parts():
     """Ratings to begin with, a tenth as many to absorb (with ten new users and three new items), and some to test."""
@@ -248,6 +254,19 @@ def test_ratings_that_cannot_be_absorbed_are_refused(parts, name, ratings, messa
     with pytest.raises(DataError, match=message):
         model.partial_fit(ratings())
     assert state(model) == before
+
+
+def test_ordinalmf_learns_afresh_where_many_ratings_are_touched(parts, monkeypatch):
+    monkeypatch.undo()
+    grown, grow = [], growth._grow
+    monkeypatch.setattr(growth, "_grow", lambda *args: grown.append(args) or grow(*args))
+    model = make("ordinalmf").fit(parts[0])
+    model.partial_fit(parts[1].take(np.arange(len(parts[1])) < 1))
+    assert len(grown) == 1
+    model.partial_fit(parts[1])
+    assert len(grown) == 1
+    again = make("ordinalmf").fit(growth.seen_ratings(model, "this test"))
+    assert np.allclose(model.item_draws_, again.item_draws_, atol=1e-6)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])

@@ -48,6 +48,7 @@ class Model(Parametrized):
 
     EXTRA: ClassVar[str | None] = None  # what learning needs beyond the core
     LEARNT: ClassVar[dict[str, str]] = {}
+    MOST_TOUCHED: ClassVar[float] = 1.0  # share of the ratings beyond which `partial_fit` learns afresh
     SETTLES: ClassVar[bool] = True  # whether rows that are solved for come to rest, or stop after so many steps
     BASE: ClassVar[dict[str, str]] = {
         "users_": "users",
@@ -107,8 +108,8 @@ class Model(Parametrized):
     def partial_fit(self, ratings: Ratings) -> Self:
         """Learn new ratings, users and items on top of those of the fit and return self.
 
-        A pair that is rated again takes its new score. Users and items with new ratings are solved for, a few times in
-        turn, while all others keep their rows. Models that cannot do that learn afresh from all ratings, old and new.
+        A pair that is rated again takes its new score. Users and items with new ratings are solved for in turn, while
+        all others keep their rows. Models that cannot do that, or not as fast, learn afresh from old and new ratings.
         """
         return growth.partial_fit(self, ratings)
 
@@ -287,14 +288,13 @@ class Model(Parametrized):
             raise NotFittedError(f"{type(self).__name__} is not fitted. Call fit(ratings) first.")
         self._check_params()  # which set_params may have made anything
         if not self._agrees():
-            raise NotFittedError(
-                f"the parameters of {type(self).__name__} were changed since it was fitted. Call fit(ratings) again."
-            )
+            name = type(self).__name__
+            raise NotFittedError(f"the parameters of {name} were changed since it was fitted. Call fit(ratings) again.")
 
     def _remember(self, ratings: Ratings) -> None:
         """Keep what every model keeps of the ratings that it learns from."""
-        self.users_, self.items_, self.scores_ = ratings.users, ratings.items, ratings.scores
-        self.titles_ = ratings.titles
+        self.users_, self.items_ = ratings.users, ratings.items
+        self.scores_, self.titles_ = ratings.scores, ratings.titles
         self.prior_ = (ratings.counts() + 1) / (len(ratings) + len(ratings.scores))
         self.seen_start_, rows = ratings.by_user()
         self.seen_items_, self.seen_scores_ = ratings.item[rows], ratings.score[rows]

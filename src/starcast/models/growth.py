@@ -67,8 +67,9 @@ def partial_fit(model: M, ratings: Ratings) -> M:
     old = seen_ratings(model, "partial_fit")
     new = Ratings(user_names, item_names, model.scores_, user[ratings.user], item[ratings.item], score)
     merged = _merge(old, new, _titles(model, item_names, ratings, item))
-    if model._solves_rows():
-        grown = _grow(model, merged, np.unique(new.user), np.unique(new.item))
+    rows, columns = np.unique(new.user), np.unique(new.item)
+    if model._solves_rows() and _share_of(merged, rows, columns) <= model.MOST_TOUCHED:
+        grown = _grow(model, merged, rows, columns)
     else:
         grown = model.clone().fit(merged)
     vars(model).update(vars(grown))
@@ -191,6 +192,11 @@ def _grow(model: M, merged: Ratings, user: Codes, item: Codes) -> M:
             _put(grown, of, rows, _solve(grown, of, _rows_of(sides[of], rows), start))
     grown._finish(merged)
     return grown
+
+
+def _share_of(ratings: Ratings, user: Codes, item: Codes) -> float:
+    """Return how much there is to solve for: the mean share of the ratings that these users and these items have."""
+    return float(np.isin(ratings.user, user).mean() + np.isin(ratings.item, item).mean()) / 2
 
 
 def _axes(model: "Model", of: str) -> list[tuple[str, int]]:
