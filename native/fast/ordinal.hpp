@@ -76,33 +76,44 @@ class OrdinalRow {
     return from + n;
   }
 
-  // The log-posterior of the row at theta and its gradient; the upper triangle of minus its second derivative if H.
+  // The log-posterior of the row at theta.
+  double value(int64_t row, const float* theta) {
+    double objective = 0;
+    for (int64_t n = p_.indptr[row]; n < p_.indptr[row + 1]; n += G) {
+      const int count = ratings_left(row, n);
+      gather<false>(theta, n, count);
+      objective += softmax<false>(p_.score + n, count);
+    }
+    return objective - prior(row, theta, nullptr, nullptr);
+  }
+
+  // The same, its gradient, and the upper triangle of minus its second derivative.
   double look(int64_t row, const float* theta, float* g, float* H) {
     for (int64_t n = 0; n < sums_floats_; ++n) sums_[n] = 0;
     double objective = 0;
-    for (int64_t n = p_.indptr[row]; n < p_.indptr[row + 1]; n += G) {
-      const int64_t left = p_.indptr[row + 1] - n;
-      objective += meet(theta, n, left < G ? static_cast<int>(left) : G, H != nullptr);
-    }
+    for (int64_t n = p_.indptr[row]; n < p_.indptr[row + 1]; n += G)
+      objective += meet(theta, n, ratings_left(row, n));
     for (int d = 0; d < stride_; ++d) g[d] = 0;
     for (int j = 0; j < J_; ++j) {
       for (int d = 0; d < p_.ranks[j]; ++d) g[first_[j] + d] = pulls_[wide_[j] + d];
       g[K_ + j] = bias_pull_[j];
     }
-    if (H) assemble(H);
+    assemble(H);
     return objective - prior(row, theta, g, H);
   }
 
+  STARCAST_INLINE int ratings_left(int64_t row, int64_t n) const {
+    const int64_t left = p_.indptr[row + 1] - n;
+    return left < G ? static_cast<int>(left) : G;
+  }
+
   // Up to G ratings from the n-th on.
-  double meet(const float* theta, int64_t n, int count, bool curvature) {
-    for (int t = 0; t < count; ++t) gather(theta, p_.others + int64_t{p_.other[n + t]} * stride_, t);
-    for (int j = 0; j < J_; ++j)
-      for (int t = count; t < G; ++t) eta_[j * G + t] = 0;
-    const double gain = softmax(p_.score + n, count, curvature);
+  double meet(const float* theta, int64_t n, int count) {
+    gather<true>(theta, n, count);
+    const double gain = softmax<true>(p_.score + n, count);
     for (int b = 0; b < J_; ++b) {
       bias_pull_[b] += sum(Sixteen::load(pull_ + b * G));
       add_rows(pulls_ + wide_[b], b, pull_ + b * G, 1, count);
-      if (!curvature) continue;
       add_rows(crosses_ + wide_[b], b, C_ + b * J_ * G, J_, count);
       for (int a = 0; a <= b; ++a) {
         const float* C = C_ + (a * J_ + b) * G;
@@ -113,8 +124,20 @@ class OrdinalRow {
     return gain;
   }
 
-  // Column t of eta; the other's numbers are copied to where strips may read past their end.
-  STARCAST_INLINE void gather(const float* theta, const float* other, int t) {
+  // Eta, a column per rating; for slopes the others' numbers are copied to where strips may read past their end.
+  template <bool Slopes>
+  STARCAST_INLINE void gather(const float* theta, int64_t n, int count) {
+    for (int t = 0; t < count; ++t) {
+      const float* other = p_.others + int64_t{p_.other[n + t]} * stride_;
+      tie(theta, other, t);
+      if constexpr (Slopes)
+        for (int d = 0; d < stride_; d += 16) Sixteen::load(other + d).store(v_ + t * stride_ + d);
+    }
+    for (int j = 0; j < J_; ++j)
+      for (int t = count; t < G; ++t) eta_[j * G + t] = 0;
+  }
+
+  STARCAST_INLINE void tie(const float* theta, const float* other, int t) {
     for (int j = 0; j < J_; ++j) {
       float dot = theta[K_ + j] + other[K_ + j];
       int d = first_[j];
@@ -126,12 +149,12 @@ class OrdinalRow {
       for (; d < first_[j + 1]; ++d) dot += theta[d] * other[d];
       eta_[j * G + t] = dot;
     }
-    for (int d = 0; d < stride_; d += 16) Sixteen::load(other + d).store(v_ + t * stride_ + d);
   }
 
-  // Probabilities, the residuals pulled back through the basis, and their covariance through the basis: all zero for
-  // lanes without a rating.
-  double softmax(const int8_t* score, int count, bool curvature) {
+  // The log-likelihood; for slopes also probabilities, the residuals pulled back through the basis, and their covariance
+  // through the basis, all zero for lanes without a rating.
+  template <bool Slopes>
+  double softmax(const int8_t* score, int count) {
     Sixteen top = Sixteen::all(-1e30f), total = Sixteen::all(0.0f);
     for (int s = 0; s < S_; ++s) {
       Sixteen x = Sixteen::all(p_.base[s]);
@@ -152,13 +175,14 @@ class OrdinalRow {
     (Sixteen::load(logit) - top - log(total)).store(logs);
     double gain = 0;
     for (int t = 0; t < count; ++t) gain += static_cast<double>(logs[t]);
+    if constexpr (!Slopes) return gain;
     const Sixteen scale = reciprocal(total) * Sixteen::load(on);
     for (int j = 0; j < J_; ++j) {
       Sixteen mean = Sixteen::all(0.0f);
       for (int s = 0; s < S_; ++s) mean = fma(Sixteen::load(prob_ + s * G), Sixteen::all(p_.basis[j * S_ + s]), mean);
       (mean * scale).store(pull_ + j * G);
     }
-    if (curvature) covary(scale);
+    covary(scale);
     for (int j = 0; j < J_; ++j)
       for (int t = 0; t < count; ++t) pull_[j * G + t] = p_.basis[j * S_ + score[t]] - pull_[j * G + t];
     return gain;
@@ -249,7 +273,7 @@ class OrdinalRow {
     for (int d = 0; d < D_; ++d) {
       const float* precision = p_.precision + static_cast<int64_t>(d) * stride_;
       const float pull = dot(precision, away_, 0);
-      g[d] -= pull;
+      if (g) g[d] -= pull;
       price += 0.5 * static_cast<double>(pull) * static_cast<double>(away_[d]);
       if (H)
         for (int e = d / 16 * 16; e < stride_; e += 16) {
@@ -324,7 +348,7 @@ class OrdinalRow {
     float size = 1.0f;
     for (int tries = 0; tries < 12; ++tries, size *= 0.5f) {
       for (int d = 0; d < stride_; ++d) trial_[d] = theta[d] + size * step_[d];
-      const double then = look(row, trial_, g1_, nullptr);
+      const double then = value(row, trial_);
       if (then > now) {
         for (int d = 0; d < stride_; ++d) theta[d] = trial_[d];
         now = then;
