@@ -27,6 +27,8 @@ def find_company(users: Side, items: Side, n_features: int, n_threads: int = 1) 
     They are scaled so that :func:`describe` gives every feature a mean square of one over the rows.
     """
     n_users, n_items = len(users.start) - 1, len(items.start) - 1
+    if n_features == 0:
+        return Company(np.zeros((n_users, 0), np.float32), np.zeros((n_items, 0), np.float32))
     width = min(n_features + EXTRA, n_users, n_items)
     V = np.random.default_rng(0).normal(size=(n_items, width))
     for _ in range(TURNS):
