@@ -119,7 +119,7 @@ class Model(Parametrized):
         Each of the user's ratings is left out in turn and the user solved for again. `shift` is what the rating adds to
         the mean of the forecast, `direction` its sign ("up", "down", "level"), `moved` the total variation distance
         between the forecasts with and without it. A user's rows without one rating hold a million ratings at most: of
-        1,024 ratings all are left out in turn, of 2,000 the 524 that the model finds least likely.
+        1,024 ratings all are left out in turn (OrdinalMF: of 256), of 2,000 the 524 that are the least likely (32).
         """
         return explanation.explain(self, user, item, n)
 

@@ -28,7 +28,8 @@ def explain(model: "Model", user: object, item: object, n: int) -> Any:
     rated = slice(model.seen_start_[whom], model.seen_start_[whom + 1])
     order = np.argsort(model.seen_items_[rated])
     others, scores = model.seen_items_[rated][order], model.seen_scores_[rated][order]
-    left_out = _least_expected(model, whom, others, scores, MOST_VISITS // len(others))
+    cost = getattr(model, "ROW_COST", 1)  # of a row, beside that of a model with one number per factor
+    left_out = _least_expected(model, whom, others, scores, MOST_VISITS // (cost * len(others)))
     variants = np.arange(len(left_out) + 1)
     # Both forecasts of a difference go on from the same row for as long, so that what is left of the way cancels out.
     whole = place_users(model, variants[:1], _variants(others, scores, left_out[:0]))

@@ -92,6 +92,7 @@ class OrdinalMF(Model):
     True
     """
 
+    ROW_COST = 16  # rows are solved for once a draw, several lanes at a time
     MOST_TOUCHED = 0.1  # every row is solved for once a draw: with more, a fit is as fast, and better
     LEARNT: ClassVar[dict[str, str]] = {
         "n_iter_": "",
