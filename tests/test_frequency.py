@@ -157,7 +157,10 @@ ratings = sc.read_ratings(Path(sys.argv[1]) / "ml-1m" / "ratings.dat")
 model = sc.MODELS[sys.argv[2]]().fit(ratings)
 before = psutil.Process().memory_info().rss
 frame = model.recommend()
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+status = Path("/proc/self/status")  # getrusage would count the process that started this one, too
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+if status.exists():
+    peak = 1024 * int(status.read_text().split("VmHWM:")[1].split()[0])
 print(frame["user"].n_unique(), len(frame), peak - before)
 """
 
