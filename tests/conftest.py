@@ -1,11 +1,14 @@
 """What the tests share: real data where there are some, and planted data where there need be none."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
 
 import starcast as sc
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell starts in the background ignores it
 
 
 @pytest.fixture(scope="session")
