@@ -7,15 +7,14 @@
 #pragma once
 
 #include "kernels.hpp"
-#include "lanes.hpp"
+#include "triangles.hpp"
 
 namespace starcast::STARCAST_ISA_NS {
 
 constexpr double enough = 1e-5;  // of a log-posterior: what a step must promise to be taken
 constexpr int G = 16;  // ratings put through the softmax at a time, one a lane
-using Sixteen = Lanes<16>;  // columns of a row, ratings of a group, or draws
 
-class OrdinalRow {
+class OrdinalRow : private Triangles {
  public:
   static STARCAST_INLINE int64_t scratch_floats(const OrdinalPass& p) {
     const int64_t D = p.stride, J = p.n_basis, S = p.n_scores, wide = D + 16 * J;
@@ -23,7 +22,7 @@ class OrdinalRow {
   }
 
   OrdinalRow(const OrdinalPass& pass, float* scratch)
-      : p_(pass), D_(pass.n_columns), stride_(pass.stride), J_(pass.n_basis), S_(pass.n_scores) {
+      : Triangles(pass.n_columns, pass.stride), p_(pass), J_(pass.n_basis), S_(pass.n_scores) {
     for (int j = 0; j < J_; ++j) {
       first_[j + 1] = first_[j] + p_.ranks[j];
       wide_[j + 1] = wide_[j] + (p_.ranks[j] + 15) / 16 * 16;
@@ -284,61 +283,6 @@ class OrdinalRow {
     return price;
   }
 
-  STARCAST_INLINE float dot(const float* a, const float* b, int from) {
-    Sixteen sums = Sixteen::all(0.0f);
-    for (int e = from / 16 * 16; e < stride_; e += 16) sums = fma(Sixteen::load(a + e), Sixteen::load(b + e), sums);
-    return sum(sums);
-  }
-
-  // The upper triangle of H becomes U with U'U = H, zeros below it; returns the logarithm of U's determinant.
-  double factorize(float* U) {
-    double size = 0, roots = 1;  // a logarithm now and then: products of sixteen numbers do not overflow
-    for (int k = 0; k < D_; ++k) {
-      float* u = U + static_cast<int64_t>(k) * stride_;
-      for (int e = k / 16 * 16; e < k; ++e) u[e] = 0;
-      const float root = __builtin_sqrtf(u[k] > 1e-12f ? u[k] : 1e-12f), scale = 1.0f / root;
-      roots *= static_cast<double>(root);
-      if (k % 16 == 15 || k == D_ - 1) {
-        size += __builtin_log(roots);
-        roots = 1;
-      }
-      for (int e = k / 16 * 16; e < stride_; e += 16) (Sixteen::load(u + e) * scale).store(u + e);
-      for (int d = k + 1; d < D_; ++d) {
-        const Sixteen minus = Sixteen::all(-u[d]);
-        float* h = U + static_cast<int64_t>(d) * stride_;
-        for (int e = d / 16 * 16; e < stride_; e += 16) fma(minus, Sixteen::load(u + e), Sixteen::load(h + e)).store(h + e);
-      }
-    }
-    return size;
-  }
-
-  // x = U'^-1 x
-  void forward(const float* U, float* x) {
-    for (int k = 0; k < D_; ++k) {
-      const float* u = U + static_cast<int64_t>(k) * stride_;
-      const float y = x[k] / u[k];
-      const Sixteen minus = Sixteen::all(-y);
-      for (int e = k / 16 * 16; e < stride_; e += 16) fma(minus, Sixteen::load(u + e), Sixteen::load(x + e)).store(x + e);
-      x[k] = y;  // the strip above took what it covers down to zero, before and at k, where U is zero or was used
-    }
-  }
-
-  // x = U^-1 x
-  void backward(const float* U, float* x) {
-    for (int k = D_ - 1; k >= 0; --k) {
-      const float* u = U + static_cast<int64_t>(k) * stride_;
-      const float own = x[k];
-      x[k] = 0;
-      x[k] = (own - dot(u, x, k)) / u[k];
-    }
-  }
-
-  void solve(const float* U, const float* g, float* x) {
-    for (int d = 0; d < stride_; ++d) x[d] = g[d];
-    forward(U, x);
-    backward(U, x);
-  }
-
   // A step of Newton's, halved until it gains: false if the row is where it should be.
   bool climb(int64_t row, float* theta, double& now) {
     solve(U_, g_, step_);
@@ -397,7 +341,7 @@ class OrdinalRow {
   }
 
   const OrdinalPass& p_;
-  const int D_, stride_, J_, S_;
+  const int J_, S_;
   int K_ = 0;
   int first_[max_scores + 1] = {};  // where the factors of a basis function begin in a row,
   int wide_[max_scores + 1] = {};   // and where in rows in which each has room for whole strips
