@@ -3,6 +3,7 @@
 // everybody.
 #include "beta.hpp"
 #include "ordinal.hpp"
+#include "ordinal_pairs.hpp"
 #include "packed_rows.hpp"
 #include "point.hpp"
 #include "resbemf.hpp"
