@@ -48,6 +48,7 @@ from starcast.reproduce import EXPERIMENTS, FACTORIZATIONS
 from starcast.reproduce.run import Run
 from starcast.reproduction import STAGES, USUAL_STAGES, facts, outcome, reproduce
 from starcast.search import METHODS, search
+from starcast.serve_command import serve
 from starcast.sound_report import reproduce_soundly, sound_table
 from starcast.spaces import paper_space, read_space
 from starcast.terminal import (
@@ -318,9 +319,7 @@ def reproduce_command(
 
 @app.command(epilog="Example: [bold]starcast demo --out report.html[/bold]")
 def demo(
-    out_file: Annotated[Path, typer.Option("--out", "-o", help="Where to write the page.")] = Path(
-        "starcast-report.html"
-    ),
+    out_file: Annotated[Path, typer.Option("--out", "-o", help="Where to write it.")] = Path("starcast-report.html"),
     as_json: Json = False,
 ) -> None:
     """Fit every model on a real sample of MovieLens, compare them, forecast real films, write a report page."""
@@ -340,6 +339,7 @@ def doctor(as_json: Json = False) -> None:
 
 app.command(epilog="Example: [bold]starcast threshold model.starcast new.csv --accuracy 0.6[/bold]")(threshold)
 app.command(epilog="Example: [bold]starcast sets model.starcast new.csv 196 242 --alpha 0.2[/bold]")(sets)
+app.command(epilog="Example: [bold]starcast serve model.starcast --port 8080[/bold]")(serve)
 
 
 @app.callback(invoke_without_command=True)

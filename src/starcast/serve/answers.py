@@ -1,0 +1,222 @@
+"""Questions put to the model that is served, and its answers as plain dictionaries and lists."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import starcast
+from starcast.distribution import Distribution
+from starcast.errors import ParameterError
+from starcast.models import Model
+from starcast.ratings import Ratings
+from starcast.serve import schema
+from starcast.serve.catalogue import Catalogue
+from starcast.serve.limits import Limits
+
+STRANGER = "stranger"
+
+
+@dataclass(frozen=True)
+class Served:
+    """One model with all that is made of it once: an answer comes from one of these, whole."""
+
+    model: Model
+    catalogue: Catalogue
+    card: dict[str, Any]
+    limits: Limits
+    name: str | None = None
+
+    @property
+    def scores(self) -> list[float]:
+        """The scale, whole scores as whole numbers."""
+        return [int(score) if score.is_integer() else score for score in self.model.scores_.tolist()]
+
+
+def about(served: Served, _: schema.Question) -> dict[str, Any]:
+    """Return what is served."""
+    model = served.model
+    solves = model._solves_rows()
+    return {
+        "model": type(model).__name__,
+        "parameters": model.get_params(),
+        "data": {
+            "name": served.name,
+            "users": len(model.users_),
+            "items": len(model.items_),
+            "ratings": len(model.seen_items_),
+            "digest": model.digest_,
+        },
+        "scores": served.scores,
+        "calibrated": hasattr(model, "calibration_"),
+        "has_titles": model.titles_ is not None,
+        "can_fold_in": solves,
+        "can_explain": solves and hasattr(model, "seen_scores_"),
+        "limits": served.limits.public(),
+        "card": served.card,
+        "version": starcast.__version__,
+    }
+
+
+def predict(served: Served, question: schema.PredictQuestion) -> dict[str, Any]:
+    """Return a forecast for each pair; those less reliable than the threshold have no prediction."""
+    served.limits.check("pairs", len(question.pairs))
+    users = named(served.model.users_, [pair.user for pair in question.pairs])
+    items = named(served.model.items_, [pair.item for pair in question.pairs])
+    answer, known, _, _ = served.model._answer(users, items)
+    rows = forecasts(served, items, answer, known.tolist(), question.threshold, question.point)
+    for row, user in zip(rows, users, strict=True):
+        row["user"] = user
+    return {"scores": served.scores, "forecasts": rows}
+
+
+def recommend(served: Served, question: schema.RecommendQuestion) -> dict[str, Any]:
+    """Return the best items of a user, those that are reliable enough."""
+    user = named(served.model.users_, [question.user])[0]
+    rows = best_items(served, served.model, user, question, question.exclude_seen)
+    return {"user": user, "scores": served.scores, "recommendations": rows}
+
+
+def recommend_by_query(served: Served, question: schema.RecommendQuery) -> dict[str, Any]:
+    """Return the same for a query string."""
+    return recommend(served, schema.RecommendQuestion(**question.model_dump()))
+
+
+def fold_in(served: Served, question: schema.FoldInQuestion) -> dict[str, Any]:
+    """Return the best items of a stranger, and forecasts for the items that were asked for."""
+    served.limits.check("pairs", len(question.items))
+    placed = place(served, question.ratings)
+    rows = best_items(served, placed, STRANGER, question, True)
+    asked = named(served.model.items_, question.items)
+    extra: list[dict[str, Any]] = []
+    if asked:
+        answer, known, _, _ = placed._answer(STRANGER, asked)
+        extra = forecasts(served, asked, answer, known.tolist(), question.threshold)
+    return {"scores": served.scores, "recommendations": rows, "forecasts": extra}
+
+
+def explain(served: Served, question: schema.ExplainQuestion) -> dict[str, Any]:
+    """Return the forecast for an item and the ratings that moved it most."""
+    if (question.user is None) == (question.ratings is None):
+        raise ParameterError("explain needs either a user or a stranger's ratings, and not both. Give one of them.")
+    served.limits.check("n", question.n)
+    model = served.model if question.ratings is None else place(served, question.ratings)
+    user = STRANGER if question.user is None else named(served.model.users_, [question.user])[0]
+    item = named(served.model.items_, [question.item])
+    reasons = model.explain(user, item, question.n).to_dicts()
+    answer, known, _, _ = model._answer(user, item)
+    for reason in reasons:
+        reason["title"], reason["year"] = served.catalogue.entry(reason["item"])
+    return {
+        "item": item[0],
+        "scores": served.scores,
+        "forecast": forecasts(served, item, answer, known.tolist(), 0.0)[0],
+        "reasons": reasons,
+    }
+
+
+def find_items(served: Served, question: schema.ItemsQuery) -> dict[str, Any]:
+    """Return items whose titles have all words of the query; without any, those that are rated most."""
+    rows, total = served.catalogue.find_items(question.query, question.limit, question.offset)
+    return {"items": rows, "total": total}
+
+
+def find_users(served: Served, question: schema.UsersQuery) -> dict[str, Any]:
+    """Return users whose names begin with the query."""
+    rows, total = served.catalogue.find_users(question.query, question.limit)
+    return {"users": rows, "total": total}
+
+
+def given_ratings(served: Served, question: schema.RatingsQuery) -> dict[str, Any]:
+    """Return what a user rated, highest first, and the better known first among equals."""
+    model = served.model
+    code = int(model._codes_or_error(named(model.users_, [question.user]), "user")[0])
+    rated = slice(model.seen_start_[code], model.seen_start_[code + 1])
+    items, scores = model.seen_items_[rated], model.seen_scores_[rated]
+    order = np.lexsort((items, -model.item_counts_[items], -scores.astype(int)))[: question.limit]
+    rows = []
+    for item, score in zip(items[order].tolist(), scores[order].tolist(), strict=True):
+        name = served.catalogue.items[item]
+        title, year = served.catalogue.entry(name)
+        rows.append({"item": name, "title": title, "year": year, "rating": served.scores[score]})
+    return {"ratings": rows}
+
+
+def named(names: Any, given: Sequence[Any]) -> list[Any]:
+    """Return names as the model has them: 7 for "7" where they are numbers, "7" for 7 where they are text."""
+    if names.dtype == object:
+        return [name if isinstance(name, str) else str(name) for name in given]
+    return [_whole(name) if isinstance(name, str) else name for name in given]
+
+
+def _whole(text: str) -> int | str:
+    plain = text.isascii() and text.removeprefix("-").isdecimal() and len(text) < 20
+    return int(text) if plain else text
+
+
+def place(served: Served, ratings: Sequence[schema.Rating]) -> Model:
+    """Return a model that knows the stranger who gave these ratings."""
+    served.limits.check("ratings", len(ratings))
+    items = named(served.model.items_, [rating.item for rating in ratings])
+    table = Ratings.from_arrays(
+        [STRANGER] * len(items), items, [rating.rating for rating in ratings], scores=served.model.scores_
+    )
+    return served.model.fold_in(table)
+
+
+def best_items(
+    served: Served,
+    model: Model,
+    user: Any,
+    question: schema.RecommendQuestion | schema.FoldInQuestion,
+    exclude_seen: bool,
+) -> list[dict[str, Any]]:
+    """Return a list of forecasts with their ranks, without those to be excluded."""
+    served.limits.check("n", question.n)
+    served.limits.check("pairs", len(question.exclude))
+    excluded = set(named(model.items_, question.exclude))
+    candidates = None if question.candidates is None else named(model.items_, question.candidates)
+    if candidates is not None:
+        served.limits.check("pairs", len(candidates))
+    frame = model.recommend(
+        user, question.n + len(excluded), question.threshold, exclude_seen=exclude_seen, candidates=candidates
+    )
+    items = [item for item in frame["item"].to_list() if item not in excluded][: question.n]
+    if not items:
+        return []
+    rows = forecasts(served, items, model.predict_proba(user, items), [True] * len(items), 0.0)
+    for rank, row in enumerate(rows, 1):
+        row["rank"] = rank
+    return rows
+
+
+def forecasts(
+    served: Served, items: list[Any], answer: Distribution, known: list[bool], threshold: float, point: str = "mode"
+) -> list[dict[str, Any]]:
+    """Return one dictionary per row of an answer."""
+    scores, entry = served.scores, served.catalogue.entry
+    reliability = answer.reliability().tolist()
+    if point == "mean":
+        points = answer.mean().tolist()
+    elif point == "median":
+        points = [scores[code] for code in answer._quantile(0.5).tolist()]
+    else:
+        points = [scores[code] for code in answer.probs.argmax(axis=1).tolist()]
+    rows = zip(items, answer.probs.tolist(), points, answer.mean().tolist(), reliability, known, strict=True)
+    found = []
+    for item, probs, guess, mean, sure, is_known in rows:
+        title, year = entry(item)
+        found.append(
+            {
+                "item": item,
+                "title": title,
+                "year": year,
+                "probs": probs,
+                "prediction": guess if sure >= threshold else None,
+                "mean": mean,
+                "reliability": sure,
+                "known": is_known,
+            }
+        )
+    return found

@@ -1,0 +1,120 @@
+"""Items by what people call them: titles, years, and a search that forgives."""
+
+import bisect
+import re
+import unicodedata
+from collections.abc import Hashable, Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from starcast.models import Model
+
+YEAR = re.compile(r"^(.*\S)\s*\((\d{4})(?:\s*[-–]\s*(?:\d{4})?)?\)\s*$", re.DOTALL)
+WORD = re.compile(r"\w+")
+
+
+class Entry(NamedTuple):
+    """What is shown of an item."""
+
+    title: str
+    year: int | None
+
+
+class Catalogue:
+    """The items and users of a model, to be found by words."""
+
+    def __init__(self, model: Model) -> None:
+        self.items: list[Any] = model.items_.tolist()
+        self.counts: list[int] = model.item_counts_.tolist()
+        titles = [""] * len(self.items) if model.titles_ is None else model.titles_.tolist()
+        entries = [
+            split_title(title) if title else Entry(str(name), None)
+            for name, title in zip(self.items, titles, strict=True)
+        ]
+        self.entries: dict[Hashable, Entry] = dict(zip(self.items, entries, strict=True))
+        self._by_count = sorted(range(len(self.items)), key=lambda code: -self.counts[code])
+        self._words = _Index(
+            (code, words_of(f"{title} {name}"))
+            for code, (name, title) in enumerate(zip(self.items, titles, strict=True))
+        )
+        self._plain = [" ".join(sorted(words_of(entry.title))) for entry in entries]
+        self.users: list[Any] = model.users_.tolist()
+        self.user_counts: list[int] = np.diff(model.seen_start_).tolist()
+        self._users = _Index((code, [str(name).casefold()]) for code, name in enumerate(self.users))
+        self._busiest = sorted(range(len(self.users)), key=lambda code: -self.user_counts[code])
+
+    def entry(self, item: Any) -> Entry:
+        """Return title and year of an item, known or not."""
+        return self.entries.get(item) or Entry(str(item), None)
+
+    def find_items(self, query: str, limit: int, offset: int = 0) -> tuple[list[dict[str, Any]], int]:
+        """Return a page of the items whose titles have all words of the query, and how many there are.
+
+        Titles that are the query come first, then those that are rated most.
+        """
+        words = words_of(query)
+        if words:
+            whole = " ".join(sorted(words))
+            found = self._words.find(words)
+            order = sorted(found, key=lambda code: (self._plain[code] != whole, -self.counts[code], code))
+        else:
+            order = self._by_count if not query.strip() else []
+        return [self._item(code) for code in order[offset : offset + limit]], len(order)
+
+    def find_users(self, query: str, limit: int) -> tuple[list[dict[str, Any]], int]:
+        """Return the users whose names begin with the query, the busiest first, and how many there are."""
+        text = query.strip().casefold()
+        order = self._busiest
+        if text:
+            order = sorted(self._users.find([text]), key=lambda code: (-self.user_counts[code], code))
+        rows = [{"user": self.users[code], "n_ratings": self.user_counts[code]} for code in order[:limit]]
+        return rows, len(order)
+
+    def _item(self, code: int) -> dict[str, Any]:
+        name = self.items[code]
+        title, year = self.entries[name]
+        return {"item": name, "title": title, "year": year, "n_ratings": self.counts[code]}
+
+
+class _Index:
+    """Words in their order, so that all that begin alike stand together."""
+
+    def __init__(self, rows: Iterable[tuple[int, list[str]]]) -> None:
+        pairs = sorted({(word, code) for code, words in rows for word in words})
+        self._words = [word for word, _ in pairs]
+        self._codes = [code for _, code in pairs]
+
+    def find(self, beginnings: list[str]) -> set[int]:
+        """Return the codes that have, for each beginning, a word with it."""
+        found: set[int] | None = None
+        for text in sorted(set(beginnings), key=len, reverse=True):
+            begin = bisect.bisect_left(self._words, text)
+            end = bisect.bisect_right(self._words, text + "\U0010ffff")
+            here = set(self._codes[begin:end])
+            found = here if found is None else found & here
+            if not found:
+                break
+        return found or set()
+
+
+def split_title(title: str) -> Entry:
+    """Return a title without its year, and the year.
+
+    >>> split_title("Matrix, The (1999)")
+    Entry(title='Matrix, The', year=1999)
+    >>> split_title("2001")
+    Entry(title='2001', year=None)
+    """
+    match = YEAR.match(title)
+    return Entry(match[1], int(match[2])) if match else Entry(title, None)
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words of a text in small letters without accents; an apostrophe joins.
+
+    >>> words_of("Amélie's (2001)")
+    ['amelies', '2001']
+    """
+    bare = unicodedata.normalize("NFKD", text.casefold().replace("'", "").replace("’", ""))
+    return WORD.findall("".join(letter for letter in bare if not unicodedata.combining(letter)))

@@ -1,0 +1,102 @@
+"""Questions read strictly: JSON that says one thing only, and query strings, against their schema."""
+
+import json
+from collections.abc import Callable
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl
+
+from pydantic import BaseModel, ValidationError
+
+from starcast.serve.limits import RefusalError
+
+Q = TypeVar("Q", bound=BaseModel)
+MOST_MISTAKES = 3  # that are told
+SHOWN = 60  # characters of what was found
+
+
+def read_body(kind: type[Q], body: bytes) -> Q:
+    """Return the question that a JSON body holds."""
+    return _validate(kind, _parse(body))
+
+
+def read_query(kind: type[Q], query: bytes) -> Q:
+    """Return the question that a query string holds; fields that are lists may be repeated, others may not."""
+    given: dict[str, Any] = {}
+    lists = {name for name, field in kind.model_fields.items() if "list" in str(field.annotation)}
+    try:
+        pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=2000)
+    except (UnicodeDecodeError, ValueError):
+        raise RefusalError(
+            400, "bad_request", "a query string must be UTF-8, percent-encoded, of at most 2,000 fields."
+        ) from None
+    for name, text in pairs:
+        if name in lists:
+            given.setdefault(name, []).append(text)
+        elif name in given:
+            raise RefusalError(422, "bad_request", f"{name[:SHOWN]} must be given once, was given more often.")
+        else:
+            given[name] = text
+    return _validate(kind, given)
+
+
+def _parse(body: bytes) -> Any:
+    try:
+        text = body.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise _bad(f"the body must be UTF-8, but byte {error.start:,} is not") from None
+    try:
+        return json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse_constant)
+    except RecursionError:
+        raise _bad("the body must not be nested that deep") from None
+    except json.JSONDecodeError as error:
+        raise _bad(f"the body must be JSON: {error.msg} (line {error.lineno}, column {error.colno})") from None
+    except ValueError:  # of int, for thousands of digits
+        raise _bad("numbers must have fewer digits") from None
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise _bad(f"every key must be there once, but {_shown(twice)} is there more often")
+    return found
+
+
+def _refuse_constant(name: str) -> Any:
+    raise _bad(f"numbers must be finite, got {name}, which is not JSON")
+
+
+def _bad(message: str) -> RefusalError:
+    return RefusalError(400, "bad_request", f"{message}. Send one JSON object.")
+
+
+def _validate(kind: type[Q], given: Any) -> Q:
+    try:
+        return kind.model_validate(given)
+    except ValidationError as error:
+        mistakes = error.errors(include_url=False, include_context=False)
+        told = dict.fromkeys(_tell(mistake) for mistake in mistakes)
+        more = len(told) - MOST_MISTAKES
+        text = "; ".join(list(told)[:MOST_MISTAKES]) + (f"; and {more:,} more" if more > 0 else "")
+        raise RefusalError(422, "bad_request", f"{text}. See /openapi.json for what is taken.") from None
+
+
+def _tell(mistake: Any) -> str:
+    place = [part for part in mistake["loc"] if part not in ("constrained-int", "constrained-str", "int", "str")]
+    where = "".join(f"[{part}]" if isinstance(part, int) else f".{part[:SHOWN]}" for part in place).lstrip(".")
+    message = mistake["msg"].removeprefix("Input ").removeprefix("should ")
+    wants = f"must {message[0].lower()}{message[1:]}" if message else "is wrong"
+    return f"{where or 'the body'}: {wants}, got {_shown(mistake['input'])}"
+
+
+def _shown(value: object) -> str:
+    text = (
+        repr(value)
+        if not isinstance(value, (dict, list))
+        else f"{'an object' if isinstance(value, dict) else 'a list'}"
+    )
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
+
+
+Reader = Callable[[type[Q], bytes], Q]
