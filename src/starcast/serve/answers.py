@@ -1,7 +1,8 @@
 """Questions put to the model that is served, and its answers as plain dictionaries and lists."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -27,8 +28,9 @@ class Served:
     card: dict[str, Any]
     limits: Limits
     name: str | None = None
+    parameters: dict[str, Any] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def scores(self) -> list[float]:
         """The scale, whole scores as whole numbers."""
         return [int(score) if score.is_integer() else score for score in self.model.scores_.tolist()]
@@ -40,7 +42,7 @@ def about(served: Served, _: schema.Question) -> dict[str, Any]:
     solves = model._solves_rows()
     return {
         "model": type(model).__name__,
-        "parameters": model.get_params(),
+        "parameters": served.parameters,
         "data": {
             "name": served.name,
             "users": len(model.users_),

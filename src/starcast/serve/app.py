@@ -2,27 +2,30 @@
 
 import inspect
 import json
-import logging
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 from fastapi import FastAPI, Query, Request, Response
-from fastapi.responses import FileResponse
+from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse
 from fastapi.routing import APIRoute
 from fastapi.staticfiles import StaticFiles
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 import starcast
 from starcast.errors import StarcastError
 from starcast.serve import answers, schema
 from starcast.serve.answers import Served
-from starcast.serve.desk import Desk
+from starcast.serve.desk import Desk, not_ready
 from starcast.serve.limits import RefusalError
 from starcast.serve.reading import read_body, read_query
+from starcast.serve.tally import Tally
 
 WEB = Path(__file__).parent / "web"
+SPILL = 1 << 24  # bytes of a body that is too long that are still read
+CLOSE = {"connection": "close"}
 SHORT = 64  # pairs that are answered at once: handing them to a thread would take longer
 ERRORS: dict[int | str, dict[str, Any]] = {
     400: {"model": schema.ErrorAnswer, "description": "The question cannot be read."},
@@ -32,8 +35,6 @@ ERRORS: dict[int | str, dict[str, Any]] = {
     422: {"model": schema.ErrorAnswer, "description": "The question can be read, but not answered."},
     503: {"model": schema.ErrorAnswer, "description": "No model yet, or too much to do: ask again."},
 }
-
-log = logging.getLogger("starcast.serve")
 
 
 class Door(NamedTuple):
@@ -61,7 +62,7 @@ DOORS = (
 )  # fmt: skip
 
 
-def make_app(desk: Desk) -> FastAPI:
+def make_app(desk: Desk, tally: Tally) -> FastAPI:
     """Return the application that answers from a desk."""
     app = FastAPI(
         title="Starcast",
@@ -72,12 +73,31 @@ def make_app(desk: Desk) -> FastAPI:
     )
     for door in DOORS:
         _open(app, desk, door)
+    _open_rest(app, desk, tally)
     app.add_exception_handler(HTTPException, _tell_http_error)
-    app.get("/healthz", response_model=schema.Status)(lambda: {"status": "alive"})
-    app.get("/readyz", response_model=schema.Status, responses={503: ERRORS[503]})(_readiness(desk))
-    app.get("/", include_in_schema=False)(lambda: FileResponse(WEB / "index.html"))
     app.mount("/static", StaticFiles(directory=WEB, check_dir=False))
     return app
+
+
+def _open_rest(app: FastAPI, desk: Desk, tally: Tally) -> None:
+    @app.get("/healthz", response_model=schema.Status)
+    async def alive() -> Any:
+        """Tell that the service is alive."""
+        return JSONResponse({"status": "alive"})
+
+    @app.get("/readyz", response_model=schema.Status, responses={503: ERRORS[503]})
+    async def ready() -> Any:
+        """Tell whether there is a model to answer with."""
+        return JSONResponse({"status": "ready"}) if desk.served else refuse(not_ready())
+
+    @app.get("/metrics", response_class=PlainTextResponse)
+    async def metrics() -> Any:
+        """Return what was counted, in the format of Prometheus."""
+        return Response(tally.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    @app.get("/", include_in_schema=False)
+    async def page() -> Any:
+        return FileResponse(WEB / "index.html")
 
 
 class _ShortRoute(APIRoute):
@@ -96,13 +116,15 @@ def _open(app: FastAPI, desk: Desk, door: Door) -> None:
                 question = read_query(door.question, request.scope["query_string"])
             else:
                 _check_type(request)
-                question = read_body(door.question, await request.body())
+                question = read_body(door.question, await _body(request, desk.limits.body_bytes))
             answer = (
                 door.answer(desk.now(), question) if door.is_short(question) else await desk.ask(door.answer, question)
             )
             return _json(answer)
         except StarcastError as error:
             return refuse(RefusalError.of(error))
+        except ClientDisconnect:
+            return Response(status_code=408)  # nobody is there to read it
 
     def endpoint() -> None: ...
 
@@ -125,6 +147,22 @@ def _check_type(request: Request) -> None:
         )
 
 
+async def _body(request: Request, most: int) -> bytes:
+    """Return the body; of one that is too long, take a little more, so that the client comes to read the refusal."""
+    parts, size, more = [], 0, True
+    while more and size <= most + SPILL:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        part, more = message["body"], message["more_body"]
+        size += len(part)
+        if size <= most:
+            parts.append(part)
+    if size > most:
+        raise RefusalError(413, "too_long", f"the body must be at most {most:,} bytes. Ask in several requests.", CLOSE)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
 def _json(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     body = json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
     return Response(body, status, headers, "application/json")
@@ -133,17 +171,6 @@ def _json(content: Any, status: int = 200, headers: dict[str, str] | None = None
 def refuse(refusal: RefusalError) -> Response:
     """Return a refusal as a response."""
     return _json(refusal.body(), refusal.status, refusal.headers)
-
-
-def _readiness(desk: Desk) -> Callable[[], Any]:
-    def ready() -> Any:
-        try:
-            desk.now()
-        except RefusalError as error:
-            return refuse(error)
-        return {"status": "ready"}
-
-    return ready
 
 
 async def _tell_http_error(request: Request, error: Exception) -> Response:

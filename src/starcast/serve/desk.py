@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from starcast.serve.answers import Served
-from starcast.serve.limits import Limits, busy
+from starcast.serve.limits import Limits, RefusalError, busy
 
 THREADS = 4  # so that a long explanation does not hold up what is short
 
@@ -23,7 +23,7 @@ class Desk:
     def now(self) -> Served:
         """Return what is served, or refuse while there is nothing."""
         if self.served is None:
-            raise busy("the model is not loaded yet. Ask again in a second.", "not_ready")
+            raise not_ready()
         return self.served
 
     async def ask(self, answer: Callable[[Served, Any], Any], question: Any) -> Any:
@@ -45,3 +45,8 @@ class Desk:
         self._at_work -= 1
         if not future.cancelled():
             future.exception()
+
+
+def not_ready() -> RefusalError:
+    """Return what is said while there is no model."""
+    return busy("the model is not loaded yet. Ask again in a second.", "not_ready")

@@ -18,7 +18,9 @@ class Limits:
     body_bytes : int
         The longest body.
     concurrent : int
-        Requests that a worker answers at a time; the next is told to come back.
+        Long questions that a worker answers at a time; the next is told to come back.
+    connections : int
+        Connections that a worker holds at a time; the next wait in the queue.
     seconds : float
         What an answer may take, and what a client may take to send its question.
     """
@@ -28,6 +30,7 @@ class Limits:
     ratings: int = 1000
     body_bytes: int = 1 << 20
     concurrent: int = 128
+    connections: int = 1000
     seconds: float = 30.0
 
     def __post_init__(self) -> None:

@@ -1,0 +1,135 @@
+"""HTTP with little patience: clients that are too slow, or that send heads without end, are sent away."""
+
+import asyncio
+import json
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from starcast.serve.guard import FRESH
+from starcast.serve.limits import RefusalError
+
+MOST_HEAD = 1 << 16  # bytes of a request before its body
+LINGER = 0.3  # seconds for a request that is on its way to a worker that stops
+FLUSH = 5.0  # seconds for a client to take what was sent before the connection is cut
+
+
+class HurriedProtocol(HttpToolsProtocol):
+    """uvicorn's protocol with a time limit for a request to arrive and for an answer to be taken.
+
+    One timer runs from the first byte of a request (or from the connection) to the last; uvicorn's own runs between
+    requests.
+    """
+
+    seconds = 30.0
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._due: asyncio.TimerHandle | None = None
+        self._stuck: asyncio.TimerHandle | None = None
+        self._in_head, self._head, self._is_leaving = True, 0, False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait."""
+        super().connection_made(transport)
+        self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no more."""
+        self._wait_no_more()
+        self.resume_writing()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take what came, unless a head has become too long."""
+        if self.transport.is_closing():
+            return
+        if self._due is None and (self.cycle is None or self.cycle.response_complete):
+            self._wait()
+        super().data_received(data)
+        if self._in_head:
+            self._head += len(data)
+            if self._head > MOST_HEAD:
+                self._send_away(431, "too_long", f"address and headers must be at most {MOST_HEAD:,} bytes together.")
+
+    def on_message_begin(self) -> None:
+        """Begin a request."""
+        super().on_message_begin()
+        self._in_head, self._head = True, 0
+        if self._due is None:
+            self._wait()
+
+    def on_headers_complete(self) -> None:
+        """Begin its body."""
+        self._in_head, self._head = False, 0
+        super().on_headers_complete()
+        if self._is_leaving and self.cycle is not None:
+            self.cycle.keep_alive = False
+
+    def on_message_complete(self) -> None:
+        """End it."""
+        super().on_message_complete()
+        self._in_head = True
+        self._wait_no_more()
+
+    def send_400_response(self, msg: str) -> None:
+        """Say in JSON that this is no HTTP."""
+        self._send_away(400, "bad_request", "this is not a request of HTTP/1.1.")
+
+    def pause_writing(self) -> None:
+        """Begin to wait for a client that does not read."""
+        super().pause_writing()
+        if self._stuck is None:
+            self._stuck = self.loop.call_later(self.seconds, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """Go on."""
+        if self._stuck is not None:
+            self._stuck.cancel()
+            self._stuck = None
+        super().resume_writing()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """End a connection without questions."""
+        self._close()
+
+    def shutdown(self) -> None:
+        """Answer what has begun, or is about to, and end."""
+        self._is_leaving = True
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.keep_alive = False
+        else:
+            self.loop.call_later(LINGER, self._leave)
+
+    def _leave(self) -> None:
+        if self.cycle is None or self.cycle.response_complete:
+            self._close()
+
+    def _wait(self) -> None:
+        self._due = self.loop.call_later(self.seconds, self._give_up)
+
+    def _wait_no_more(self) -> None:
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
+
+    def _give_up(self) -> None:
+        self._due = None
+        if self.cycle is not None and self.cycle.response_started and not self.cycle.response_complete:
+            self._close()
+        else:
+            self._send_away(408, "too_slow", f"a request must arrive within {self.seconds:g} seconds.")
+
+    def _send_away(self, status: int, code: str, message: str) -> None:
+        if self.transport.is_closing():
+            return
+        body = json.dumps(RefusalError(status, code, message).body()).encode()
+        lines = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)), *FRESH]
+        head = b"".join(name + b": " + value + b"\r\n" for name, value in lines)
+        self.transport.write(STATUS_LINE[status] + head + b"connection: close\r\n\r\n" + body)
+        self._close()
+
+    def _close(self) -> None:
+        if not self.transport.is_closing():
+            self.transport.close()
+            self.loop.call_later(FLUSH, self.transport.abort)
