@@ -1,0 +1,68 @@
+// The service's answers; what goes wrong on the way has a name and a sentence.
+
+const PATIENCE = 15_000;
+const TOKEN = "starcast/token";
+
+/** The service answered, but not with what was asked for. `message` is its own sentence. */
+export class Refused extends Error {
+  constructor(status, message) {
+    super(message);
+    this.status = status;
+  }
+}
+
+/** No answer came. */
+export class Unreachable extends Error {}
+
+/** GET with query parameters; lists are repeated. */
+export function get(path, query = {}, signal) {
+  const words = new URLSearchParams();
+  for (const [name, value] of Object.entries(query)) words.append(name, value);
+  const tail = words.toString();
+  return ask(tail ? `${path}?${tail}` : path, { method: "GET" }, signal);
+}
+
+export function post(path, body, signal) {
+  return ask(
+    path,
+    { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) },
+    signal,
+  );
+}
+
+export function keepToken(token) {
+  sessionStorage.setItem(TOKEN, token);
+}
+
+/** Only the latest of a row of questions counts: asking again drops the one before. */
+export function latest() {
+  let current = null;
+  return async (question) => {
+    current?.abort();
+    const mine = new AbortController();
+    current = mine;
+    const answer = await question(mine.signal);
+    return mine.signal.aborted ? Promise.reject(new DOMException("overtaken", "AbortError")) : answer;
+  };
+}
+
+async function ask(path, options, signal) {
+  const patience = AbortSignal.timeout(PATIENCE);
+  const token = sessionStorage.getItem(TOKEN);
+  const headers = token ? { ...options.headers, authorization: `Bearer ${token}` } : options.headers;
+  let response;
+  try {
+    response = await fetch(path, {
+      ...options,
+      headers,
+      signal: signal ? AbortSignal.any([signal, patience]) : patience,
+    });
+    const body = await response.json();
+    if (response.ok) return body;
+    throw new Refused(response.status, body?.error?.message ?? `the service answered ${response.status}`);
+  } catch (error) {
+    if (error instanceof Refused || signal?.aborted) throw error;
+    if (response && !response.ok) throw new Refused(response.status, `the service answered ${response.status}`);
+    throw new Unreachable(error.message);
+  }
+}

@@ -1,0 +1,263 @@
+// The page: who asks, what is asked of the service, and what the slider does to the answers.
+
+import { get, latest, post } from "./api.js";
+import { Combobox } from "./combobox.js";
+import { Connection } from "./connection.js";
+import { at, Chart } from "./curve.js";
+import { announce, byId, make } from "./dom.js";
+import { Empty } from "./empty.js";
+import { Forecasts } from "./forecasts.js";
+import { Known } from "./known.js";
+import { Shelf } from "./shelf.js";
+import { Store } from "./store.js";
+import { count, isThin, number, percent, plural, saySentence, sayTitle, sureness, unit } from "./text.js";
+import { showNoWhy, showWaiting, showWhy } from "./why.js";
+
+const BEST = 20;
+const FAMOUS = 40; // the best known, from those one would like most to those one would like least
+
+class Page {
+  constructor(model) {
+    this.model = model;
+    this.scores = model.scores;
+    this.store = new Store(model.data?.digest, this.scores);
+    this.ask = latest();
+    this.floor = 0; // the least reliability that the listed films were asked for
+    this.empty = new Empty(this.scores);
+    this.forecasts = new Forecasts(this.scores, { onOpen: (film, panel) => this.#tellWhy(film, panel) });
+    this.shelf = new Shelf(this.store, this.scores, { onChange: (said) => this.refresh(said), onFail });
+    this.known = new Known(this.store, { onChoose: () => this.refresh(), onFail });
+    this.chart = model.card?.curve?.length ? new Chart(model.card) : null;
+    this.#wire();
+    this.#introduce();
+  }
+
+  async open() {
+    this.#choose(this.store.state.threshold);
+    this.#showWho();
+    await Promise.all([this.model.can_fold_in ? this.shelf.open() : null, this.known.show(), this.refresh()]);
+  }
+
+  /** The service is back: ask for what could not be had. */
+  async resume() {
+    await Promise.all([this.model.can_fold_in ? this.shelf.fillUp() : null, this.known.show(), this.refresh()]);
+  }
+
+  /** Ask for forecasts anew; what is shown stays until the answer is there. */
+  async refresh(said = "") {
+    const start = performance.now();
+    const { who, user, ratings } = this.store.state;
+    byId("onward").hidden = who === "newcomer" ? ratings.length === 0 : user === null;
+    if (who === "newcomer" ? ratings.length === 0 : user === null) return this.#showNothing();
+    if (this.forecasts.size === 0) this.empty.wait();
+    byId("films").setAttribute("aria-busy", "true");
+    try {
+      const answer = await this.ask((signal) => (who === "newcomer" ? this.#foldIn(signal) : this.#recommend(signal)));
+      this.#show(answer, said, start);
+      connection.fine();
+    } catch (error) {
+      onFail(error);
+    }
+  }
+
+  #foldIn(signal) {
+    const ratings = this.store.ratings.map(({ item, rating }) => ({ item, rating }));
+    const items = this.shelf.unrated().map((film) => film.item);
+    return this.#list("api/fold-in", { ratings, items }, signal);
+  }
+
+  #recommend(signal) {
+    return this.#list("api/recommend", { user: this.store.state.user }, signal);
+  }
+
+  async #list(path, asked, signal) {
+    const famous = this.store.state.view === "famous";
+    if (famous)
+      this.famous ??= (await get("api/items", { query: "", limit: FAMOUS }, signal)).items.map((film) => film.item);
+    const which = famous ? { candidates: this.famous, n: FAMOUS } : { n: BEST };
+    return post(path, { ...asked, ...which, threshold: this.floor }, signal);
+  }
+
+  #show({ recommendations, forecasts = [] }, said, start) {
+    byId("films").removeAttribute("aria-busy");
+    this.shelf.expect(forecasts);
+    this.forecasts.show(recommendations);
+    this.forecasts.refreshOpen();
+    this.#choose(this.store.state.threshold);
+    byId("all").hidden = this.floor === 0;
+    byId("view").hidden = false;
+    if (recommendations.length > 0) this.empty.hide();
+    else if (this.floor > 0)
+      this.empty.say("Nothing is that sure", "Move the slider to the left, or go back to the whole list.");
+    else this.empty.say("Nothing left to forecast", "All of these are rated already. Look among the others.");
+    const first = recommendations[0];
+    const lead = first
+      ? ` First: ${sayTitle(first)}, ${number.format(first.prediction ?? first.mean)}, ${sureness(first.reliability)}, ${percent(first.reliability)}.`
+      : "";
+    announce(`${said} ${plural(recommendations.length, "forecast")}.${lead}`);
+    const took = performance.measure("starcast-answer", { start, end: performance.now() }).duration;
+    byId("timing").textContent = `${plural(recommendations.length, "forecast")} in ${Math.max(1, Math.round(took))} ms`;
+  }
+
+  #showNothing() {
+    this.forecasts.show([]);
+    byId("timing").textContent = "";
+    byId("view").hidden = true;
+    byId("all").hidden = true;
+    this.floor = 0;
+    if (this.store.state.who === "user")
+      this.empty.example("Whose forecasts?", "Choose someone it knows, and what it forecasts for them stands here.");
+    else
+      this.empty.example("Your forecasts will stand here", "They come with your first rating and get surer with each.");
+    this.#choose(this.store.state.threshold);
+  }
+
+  /** The slider: fade what is not sure enough, say what that costs and buys, move the point on the curve. */
+  #choose(threshold) {
+    const slider = byId("threshold");
+    slider.value = threshold;
+    slider.style.setProperty("--at", threshold);
+    this.forecasts.fade(threshold);
+    this.empty.fade(threshold);
+    const wide = (text) => make("span", { class: "wide" }, text);
+    byId("threshold-words").replaceChildren(
+      ...(threshold === 0 ? ["Say anything"] : [wide("At least "), percent(threshold), wide(" sure")]),
+    );
+    const sentence = this.#sentence(threshold);
+    slider.setAttribute("aria-valuetext", `${percent(threshold)}. ${sentence}`);
+    const { size, standing } = this.forecasts;
+    byId("standing").textContent =
+      size === 0 ? "" : standing === size ? `all ${size} are sure enough` : `${standing} of ${size} are sure enough`;
+    byId("surer").hidden = size === 0 || standing === size;
+    byId("surer").textContent = `Find films that are at least ${percent(threshold)} sure`;
+  }
+
+  #sentence(threshold) {
+    const { card } = this.model;
+    if (!this.chart) return (byId("sentence").textContent = "This model comes without a curve.");
+    const [point, whole] = [at(card.curve, threshold), at(card.curve, 0)];
+    this.chart.choose(point);
+    byId("sentence").replaceChildren(
+      ...saySentence(point, card.n).map((part, place) => (place % 2 ? make("b", {}, part) : part)),
+    );
+    const off = (step) => number.format(step.mae);
+    const silent = isThin(point, card.n) || point.mae === null;
+    byId("bargain").textContent = silent
+      ? ""
+      : threshold === 0
+        ? `Right means exactly right. On average it is off by ${off(point)} ${unit(this.scores)}.`
+        : `Without your line: right ${percent(whole.accuracy)} of the time, off by ${off(whole)} ${unit(this.scores)} on average instead of ${off(point)}.`;
+    return byId("sentence").textContent;
+  }
+
+  async #tellWhy(film, panel) {
+    const { who, user, ratings } = this.store.state;
+    const asked = who === "user" ? { user } : { ratings: ratings.map(({ item, rating }) => ({ item, rating })) };
+    if (!this.model.can_explain)
+      return showNoWhy(panel, film, this.scores, "This model cannot say which ratings moved it.");
+    if (!panel.hasChildNodes()) showWaiting(panel);
+    try {
+      const { reasons } = await post("api/explain", { ...asked, item: film.item, n: 5 });
+      showWhy(panel, film, reasons, this.scores, who === "user" ? "they" : "you");
+    } catch (error) {
+      showNoWhy(panel, film, this.scores, "The reasons could not be fetched.");
+      onFail(error);
+    }
+  }
+
+  #wire() {
+    new Combobox(byId("film-search"), {
+      noun: "film",
+      search: async (query, signal) => {
+        const { items, total } = await get("api/items", { query, limit: 20 }, signal);
+        return { found: items, total };
+      },
+      say: (film) => [sayTitle(film), film.year ? String(film.year) : ""],
+      pick: (film) => this.shelf.bring(film),
+      failed: onFail,
+    });
+    byId("threshold").addEventListener("input", (event) => {
+      this.store.set({ threshold: Number(event.target.value) });
+      this.#choose(this.store.state.threshold);
+    });
+    byId("threshold").addEventListener("change", () =>
+      announce(`${byId("sentence").textContent} ${byId("standing").textContent}.`),
+    );
+    byId("surer").addEventListener("click", () => this.#setFloor(this.store.state.threshold));
+    byId("all").addEventListener("click", () => this.#setFloor(0));
+    byId("clear").addEventListener("click", () => this.#clear());
+    byId("view").addEventListener("change", (event) => {
+      this.store.set({ view: event.target.value });
+      this.#startOver();
+    });
+    byId("who").addEventListener("change", (event) => {
+      this.store.set({ who: event.target.value });
+      this.#showWho();
+      this.#startOver();
+    });
+  }
+
+  #setFloor(floor) {
+    this.floor = floor;
+    byId("results-title").scrollIntoView({ block: "nearest" });
+    return this.refresh();
+  }
+
+  async #clear() {
+    this.store.clear();
+    byId("film-search").focus();
+    await Promise.all([this.shelf.reset(), this.#startOver()]);
+    announce("Your ratings are cleared.");
+  }
+
+  #startOver() {
+    this.floor = 0;
+    this.forecasts.show([]);
+    return this.refresh();
+  }
+
+  #showWho() {
+    if (!this.model.can_fold_in) this.store.set({ who: "user" });
+    const { who } = this.store.state;
+    for (const choice of byId("who").querySelectorAll("input")) {
+      choice.checked = choice.value === who;
+      choice.disabled = choice.value === "newcomer" && !this.model.can_fold_in;
+    }
+    for (const choice of byId("view").querySelectorAll("input"))
+      choice.checked = choice.value === this.store.state.view;
+    byId("newcomer").hidden = who !== "newcomer";
+    byId("known").hidden = who !== "user";
+    byId("you-words").textContent = who === "newcomer" ? "Rate five films" : "Choose someone";
+    byId("results-words").textContent = who === "newcomer" ? "What it forecasts for you" : "What it forecasts for them";
+  }
+
+  #introduce() {
+    const { model, data, card, calibrated, version } = this.model;
+    const ratings = `${plural(data.ratings, "rating")} of ${plural(data.items, "film")} by ${plural(data.users, "user")}`;
+    byId("facts").textContent =
+      `${model}${calibrated ? ", calibrated" : ""}, learnt from ${ratings}${data.name ? ` (${data.name})` : ""}. Starcast ${version}.`;
+    if (!card?.curve?.length) return;
+    byId("source").textContent =
+      card.source === "held-out ratings"
+        ? `Measured on ${count.format(card.n)} held-out ratings of all kinds, which it had not seen.`
+        : `By the model’s own forecasts of ${plural(card.n, "pair")}, not checked against held-out ratings.`;
+  }
+}
+
+let page = null;
+const connection = new Connection(() => (page ? page.resume() : start()));
+const onFail = (error) => connection.failed(error);
+
+async function start() {
+  try {
+    const model = await get("api/model");
+    connection.fine();
+    page = new Page(model);
+  } catch (error) {
+    return onFail(error);
+  }
+  await page.open();
+  document.documentElement.dataset.ready = "";
+}
+
+start();
