@@ -18,10 +18,16 @@ SIZES = {
     "mlp": {"n_factors": 4, "n_hidden": 16, "n_iters": 15, "batch_size": 200},
     "mwgp": {"n_factors": 2, "n_inducing": 16, "n_iters": 10, "batch_size": 300},
 }
+VARIANTS = {"resbemf, gradient": {"update": "gradient"}}  # other ways to learn, which owe what their models do
+
+
+def kind(name):
+    """The class of a model or variant."""
+    return MODELS[name.partition(",")[0]]
 
 
 def make(name, **params):
-    """The model with a seed, where it takes one, in a size for small tables."""
-    model = MODELS[name]()
+    """The model or variant with a seed, where it takes one, in a size for small tables."""
+    model = kind(name)()
     seed = {"random_state": 0} if "random_state" in model.get_params() else {}
-    return model.set_params(**seed | SIZES.get(name, {}) | params)
+    return model.set_params(**seed | SIZES.get(name, {}) | VARIANTS.get(name, {}) | params)

@@ -69,7 +69,7 @@ def test_wrong_words_are_guessed(planted, name):
     [
         ("resbemf", {"recklessness": -1.5}, r"recklessness must be a number of at least -1, got -1\.5"),
         ("bemf", {"recklessness": float("nan")}, "recklessness must be a number of at least -1, got nan"),
-        ("resbemf", {"recklessness": 1, "update": "paper"}, 'recklessness needs update="exact", got 1'),
+        ("resbemf", {"recklessness": 1, "update": "paper"}, 'recklessness needs update="exact" or "gradient", got 1'),
         ("bemf", {"recklessness": 1, "precision": "double"}, "recklessness needs single precision, got 1"),
         ("resbemf", {"bias_regularization": -1}, "bias_regularization must be zero or more, got -1"),
         ("resbemf", {"tolerance": -1}, "tolerance must be zero or more, got -1"),
@@ -241,6 +241,18 @@ def test_rows_are_sorted_by_the_other_side(planted):
 def test_threads_are_one_a_core_unless_told():
     assert resolve_threads(None) == resolve_threads(-1) >= 1
     assert resolve_threads(np.int64(2)) == 2
+
+
+@pytest.mark.parametrize("biases", [True, False])
+@pytest.mark.parametrize("regularization", [0.5, 0.0])
+def test_gradient_steps_climb_where_newton_steps_do(planted, biases, regularization):
+    params = {"biases": biases, "regularization": regularization, "bias_regularization": 0.5, "random_state": 0}
+    exact = sc.ResBeMF(n_iters=20, tolerance=0, **params).fit(planted)
+    climbed = sc.ResBeMF(update="gradient", n_iters=200, tolerance=0, **params).fit(planted)
+    if regularization:
+        assert climbed.history_[-1] > exact.history_[-1]
+    assert np.isfinite(climbed.user_factors_).all()
+    assert climbed.history_[-1] == climbed.history_.max()
 
 
 @pytest.mark.parametrize("params", [{}, {"update": "paper", "regularization": 0.05}], ids=["exact", "paper"])

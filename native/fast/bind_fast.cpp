@@ -78,6 +78,25 @@ std::vector<double> fit_exact(nb::tuple user_side, nb::tuple item_side, Rows P, 
   return run_rounds(users, items, fit, watch);
 }
 
+std::vector<double> fit_climb(nb::tuple user_side, nb::tuple item_side, Rows P, Rows Q, Array<float, 1> base,
+                              Array<const float, 1> values, Array<const float, 1> weights, int n_factors, bool biased,
+                              float regularization, float bias_regularization, float recklessness, int n_rounds,
+                              double tolerance, int n_threads, nb::object callback) {
+  const Side users = side_of(user_side), items = side_of(item_side);
+  ScoreFit fit = score_fit(Method::resbemf_gradient, users.n_rows, items.n_rows, P, Q, base, values, n_factors, biased);
+  require(weights.shape(0) == base.shape(0), "weights must be one per score.");
+  fit.weights = weights.data();
+  fit.settings.regularization = regularization;
+  fit.settings.bias_regularization = bias_regularization;
+  fit.settings.recklessness = recklessness;
+  fit.n_rounds = n_rounds;
+  fit.tolerance = tolerance;
+  fit.n_threads = n_threads;
+  const Watch watch = watch_of(callback);
+  nb::gil_scoped_release release;
+  return climb(users, items, fit, watch);
+}
+
 Method method_of(const std::string& model, Method resbemf, bool biased) {
   require(model == "resbemf" || model == "bemf" || model == "dirmf", "model must be 'resbemf', 'bemf' or 'dirmf'.");
   require(!biased || model == "resbemf", "only ResBeMF has biases.");
@@ -230,6 +249,10 @@ void bind_fast(nb::module_& m) {
         "base"_a.noconvert(), "values"_a.noconvert(), "n_factors"_a, "biased"_a, "regularization"_a,
         "bias_regularization"_a, "recklessness"_a = 0.0f, "n_rounds"_a = 30, "tolerance"_a = 1e-4, "n_threads"_a = 1,
         "callback"_a = nb::none());
+  m.def("fit_resbemf_gradient", &fit_climb, "user_side"_a, "item_side"_a, "P"_a.noconvert(), "Q"_a.noconvert(),
+        "base"_a.noconvert(), "values"_a.noconvert(), "weights"_a.noconvert(), "n_factors"_a, "biased"_a,
+        "regularization"_a, "bias_regularization"_a, "recklessness"_a = 0.0f, "n_rounds"_a = 30, "tolerance"_a = 1e-4,
+        "n_threads"_a = 1, "callback"_a = nb::none());
   m.def("fit_gradient", &fit_gradient, "model"_a, "user_side"_a, "item_side"_a, "P"_a.noconvert(), "Q"_a.noconvert(),
         "base"_a.noconvert(), "values"_a.noconvert(), "n_factors"_a, "biased"_a = false, "learning_rate"_a = 0.01f,
         "regularization"_a = 0.0f, "bias_regularization"_a = 0.0f, "recklessness"_a = 0.0f, "published"_a = false,

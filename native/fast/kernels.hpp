@@ -57,6 +57,13 @@ struct Pass {
   bool published = false;        // the published ResBeMF's sigma of the true score for every score
   double* row_loglik = nullptr;  // one per row: exact, after the step; otherwise before it, and null where nobody asks
   double* row_penalty = nullptr;
+  // ResBeMF's gradient steps (momentum.hpp); arrays of a row's stride, as rows are laid out.
+  float* velocity = nullptr;     // one row per row; null: plain steps of learning_rate
+  const float* decay = nullptr;  // regularization of each number, 0 in the padding
+  const float* bend = nullptr;   // curvature that a rating adds, times stiffness; 1 in the padding
+  float stiffness = 0;
+  float momentum = 0;
+  float* tally = nullptr;  // three rows, added to over the rows moved: n x^2 with n ratings, x^2, x
 };
 
 // One half of a round of a point model: vectors of one number per factor, moved rating by rating.
@@ -109,8 +116,9 @@ struct OrdinalPass {
   const float* noise = nullptr;     // [row][stride] standard normal; null: no draw
   const float* luck = nullptr;      // [row] logarithms of uniform numbers
   double* row_objective = nullptr;  // one per row: log-posterior after the move
-  double* spread = nullptr;         // [n_columns][n_columns] sum over rows of the inverse curvature before the steps; may be null
-  int64_t* accepted = nullptr;      // draws accepted
+  double* spread =
+      nullptr;  // [n_columns][n_columns] sum over rows of the inverse curvature before the steps; may be null
+  int64_t* accepted = nullptr;  // draws accepted
 };
 
 struct OrdinalQuestion {  // probabilities of pairs, averaged over draws

@@ -1,6 +1,7 @@
 // Gradient steps of ResBeMF and BeMF on packed lanes (packed.hpp): the usual number of scores without recklessness.
 #pragma once
 
+#include "momentum.hpp"
 #include "packed.hpp"
 
 #if STARCAST_VECTOR_FLOATS == 16
@@ -180,16 +181,19 @@ struct PackedRow {
     return (base + bias_spread(own)) * unit;
   }
 
-  // x += rate (sums - decay x); the sums of the biases are the slopes added up, packed in total.
-  STARCAST_INLINE void step(const float* sums, const Wide& total, float times, float* x) const {
+  // The sums of the biases are the slopes added up, packed in total.
+  STARCAST_INLINE void put_bias_sums(const Wide& total, float* sums) const {
+    if (bias_slot < 0) return;
+    Wide by_score = total;
+    for (int t = 1; t < Packing<D>::P; ++t) by_score = by_score + packing<D>.turn[t](total);
+    choose(bias_lanes, by_score, Wide::load(sums + 16 * bias_slot)).store(sums + 16 * bias_slot);
+  }
+
+  // x += rate (sums - decay x)
+  STARCAST_INLINE void step(const float* sums, float times, float* x) const {
     for (int k = 0; k < n_slots; ++k) {
       Wide sum = Wide::load(sums + 16 * k), decay = Wide::all(pass.regularization * times);
-      if (k == bias_slot) {
-        Wide by_score = total;
-        for (int t = 1; t < Packing<D>::P; ++t) by_score = by_score + packing<D>.turn[t](total);
-        sum = choose(bias_lanes, by_score, sum);
-        decay = choose(bias_lanes, Wide::all(pass.bias_regularization * times), decay);
-      }
+      if (k == bias_slot) decay = choose(bias_lanes, Wide::all(pass.bias_regularization * times), decay);
       const Wide old = Wide::load(x + 16 * k);
       (old + (sum - decay * old) * pass.learning_rate).store(x + 16 * k);  // padding is 0 and stays it
     }
@@ -230,7 +234,10 @@ void packed_gradient_rows(const Pass& pass, int64_t first, int64_t last, float* 
       if constexpr (Scored)
         if (++n_strips % 3 == 0) loglik.fold();  // at most 48 packs
     }
-    mover.step(sums, total, pass.per_rating && Model::based ? static_cast<float>(end - begin) : 1.0f, x);
+    mover.put_bias_sums(total, sums);
+    if (!pass.velocity) mover.step(sums, pass.per_rating && Model::based ? static_cast<float>(end - begin) : 1.0f, x);
+    else if (begin == end) rest(pass, stride, row);
+    else roll(pass, stride, row, static_cast<float>(end - begin), sums);
     if constexpr (Scored) pass.row_loglik[row] = loglik.natural();
   }
 }

@@ -1,6 +1,7 @@
 // ResBeMF: the exact block step and the plain gradient step, for a range of rows.
 #pragma once
 
+#include "momentum.hpp"
 #include "strip.hpp"
 
 namespace starcast::STARCAST_ISA_NS {
@@ -343,7 +344,15 @@ void resbemf_gradient_rows(const Pass& pass, int64_t first, int64_t last, float*
       }
       add_gradient(strip, n_slots, sums, total);
     }
-    step_row(pass, layout, pass.per_rating ? static_cast<float>(end - begin) : 1.0f, sums, total, x);
+    const float n = static_cast<float>(end - begin);
+    if (!pass.velocity) step_row(pass, layout, pass.per_rating ? n : 1.0f, sums, total, x);
+    else if (begin == end) rest(pass, stride, row);
+    else {
+      alignas(64) float bias_sums[S];
+      total.store(bias_sums);
+      if (pass.biased) std::memcpy(sums + layout.offset(pass.n_factors), bias_sums, sizeof(float) * pass.n_scores);
+      roll(pass, stride, row, n, sums);
+    }
     if constexpr (Scored) {
       loglik.fold();
       pass.row_loglik[row] = loglik.total;

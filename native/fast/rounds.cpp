@@ -22,18 +22,6 @@ auto kernel_of(Method method) {
                                               : k.dirmf_sgd;
 }
 
-Pass pass_over(const Side& side, const ScoreFit& fit, float* rows, const float* others) {
-  Pass pass = fit.settings;
-  pass.indptr = side.indptr;
-  pass.other = side.other;
-  pass.score = side.score;
-  pass.rows = rows;
-  pass.others = others;
-  pass.base = fit.base;
-  pass.longest_row = side.longest_row;
-  return pass;
-}
-
 class Passes {
  public:
   Passes(const Side& users, const Side& items, const ScoreFit& fit)
@@ -60,13 +48,11 @@ class Passes {
 
   double objective() const { return in_order(item_loglik_) - in_order(item_penalty_) - in_order(user_penalty_); }
 
-  // Moves the mean bias of each score into base: the same predictions at a smaller penalty. Left alone when the gain
-  // would drown in rounding.
   double centre(const Side& side, float* rows, double objective) {
     const Pass& s = fit_.settings;
     const Layout layout(s.n_scores);
     const int64_t stride = layout.stride(s.n_factors + 1);
-    float* biases = rows + layout.offset(s.n_factors);
+    const float* biases = rows + layout.offset(s.n_factors);
     std::vector<double> mean(s.n_scores, 0.0);
     int64_t n = 0;
     for (int64_t row = 0; row < side.n_rows; ++row) {
@@ -74,18 +60,8 @@ class Passes {
       ++n;
       for (int k = 0; k < s.n_scores; ++k) mean[k] += static_cast<double>(biases[row * stride + k]);
     }
-    double gain = 0;
-    for (double& m : mean) {
-      m /= static_cast<double>(n);
-      gain += 0.5 * static_cast<double>(s.bias_regularization) * static_cast<double>(n) * m * m;
-    }
-    if (!(gain > 1e-5 * std::abs(objective))) return 0;
-    for (int64_t row = 0; row < side.n_rows; ++row) {
-      if (side.indptr[row] == side.indptr[row + 1]) continue;
-      for (int k = 0; k < s.n_scores; ++k) biases[row * stride + k] -= static_cast<float>(mean[k]);
-    }
-    for (int k = 0; k < s.n_scores; ++k) fit_.base[k] += static_cast<float>(mean[k]);
-    return gain;
+    for (double& m : mean) m /= static_cast<double>(n);
+    return starcast::centre(side, fit_, rows, mean, n, objective);
   }
 
  private:
@@ -118,6 +94,35 @@ Side::Side(const int64_t* indptr, const int32_t* other, const int8_t* score, int
   }
   if (cuts.back() < n_rows) cuts.push_back(n_rows);
   for (int64_t row = 0; row < n_rows; ++row) longest_row = std::max(longest_row, indptr[row + 1] - indptr[row]);
+}
+
+Pass pass_over(const Side& side, const ScoreFit& fit, float* rows, const float* others) {
+  Pass pass = fit.settings;
+  pass.indptr = side.indptr;
+  pass.other = side.other;
+  pass.score = side.score;
+  pass.rows = rows;
+  pass.others = others;
+  pass.base = fit.base;
+  pass.longest_row = side.longest_row;
+  return pass;
+}
+
+double centre(const Side& side, const ScoreFit& fit, float* rows, const std::vector<double>& mean, int64_t n,
+              double objective) {
+  const Pass& s = fit.settings;
+  const Layout layout(s.n_scores);
+  const int64_t stride = layout.stride(s.n_factors + 1);
+  float* biases = rows + layout.offset(s.n_factors);
+  double gain = 0;
+  for (double m : mean) gain += 0.5 * static_cast<double>(s.bias_regularization) * static_cast<double>(n) * m * m;
+  if (!(gain > 1e-5 * std::abs(objective))) return 0;
+  for (int64_t row = 0; row < side.n_rows; ++row) {
+    if (side.indptr[row] == side.indptr[row + 1]) continue;
+    for (int k = 0; k < s.n_scores; ++k) biases[row * stride + k] -= static_cast<float>(mean[k]);
+  }
+  for (int k = 0; k < s.n_scores; ++k) fit.base[k] += static_cast<float>(mean[k]);
+  return gain;
 }
 
 std::vector<double> run_rounds(const Side& users, const Side& items, const ScoreFit& fit, const Watch& watch) {

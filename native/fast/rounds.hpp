@@ -36,6 +36,7 @@ struct ScoreFit {  // ResBeMF, BeMF, DirMF
   int n_rounds = 0;
   double tolerance = 0;
   int n_threads = 1;
+  const float* weights = nullptr;  // [n_scores] climb: curvature of the log-likelihood by each logit, on average
 };
 
 struct PointFit {  // PMF, BiasedMF
@@ -49,6 +50,18 @@ struct PointFit {  // PMF, BiasedMF
 // models: minus the squared error) met by the item pass.
 std::vector<double> run_rounds(const Side& users, const Side& items, const ScoreFit& fit, const Watch& watch);
 std::vector<double> run_rounds(const Side& users, const Side& items, const PointFit& fit, const Watch& watch);
+
+// ResBeMF by gradient steps with momentum (climb.cpp). The objective after the users' step of each round, before the
+// items' step: the item pass meets it.
+std::vector<double> climb(const Side& users, const Side& items, const ScoreFit& fit, const Watch& watch);
+
+// One side of a fit as a pass sees it.
+Pass pass_over(const Side& side, const ScoreFit& fit, float* rows, const float* others);
+
+// Moves the mean biases of the n rows that have ratings into base: the same predictions at a smaller penalty. Left
+// alone when the gain would drown in rounding; returns it.
+double centre(const Side& side, const ScoreFit& fit, float* rows, const std::vector<double>& mean, int64_t n,
+              double objective);
 
 // Moves the rows P of one side, which have the ratings, while the rows Q of the other stand still: each takes its
 // number of steps at its learning rate, exact ones fewer if one leaves them where they are. Rows do not see each other,

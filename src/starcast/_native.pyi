@@ -50,6 +50,25 @@ class fast:  # noqa: N801
         callback: OnRound = ...,
     ) -> list[float]: ...
     @staticmethod
+    def fit_resbemf_gradient(
+        user_side: tuple[I64, I32, I8],
+        item_side: tuple[I64, I32, I8],
+        P: F32,
+        Q: F32,
+        base: F32,
+        values: F32,
+        weights: F32,
+        n_factors: int,
+        biased: bool,
+        regularization: float,
+        bias_regularization: float,
+        recklessness: float = ...,
+        n_rounds: int = ...,
+        tolerance: float = ...,
+        n_threads: int = ...,
+        callback: OnRound = ...,
+    ) -> list[float]: ...
+    @staticmethod
     def fit_gradient(
         model: str,
         user_side: tuple[I64, I32, I8],

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from starcast.kernels import fast, make_sides, reference
+from starcast.kernels import fast, make_sides, reference, reference_climb
 from starcast.ratings import Ratings
 
 CLOSE = {"rtol": 0, "atol": 1e-6}  # of factors of order one
@@ -32,6 +32,7 @@ class Small:
         )
         self.base = (rng.normal(0, 0.3, n_scores) if biased else np.zeros(n_scores)).astype(np.float32)
         self.values = np.linspace(-1, 1, n_scores).astype(np.float32)
+        self.weights = rng.uniform(0.05, 0.3, n_scores).astype(np.float32)
         self.ratings = np.arange(1, n_scores + 1, dtype=np.float32)
 
     def pack(self, planes):
@@ -51,6 +52,13 @@ class Small:
         return fast.fit_resbemf_exact(
             self.users, self.items, self.P, self.Q, self.base, self.values, self.n_factors, self.biased, **params
         )
+
+    def climb(self, **params):
+        params = {"regularization": 0.7, "bias_regularization": 0.3, "n_rounds": 1, "tolerance": -1.0} | params
+        return fast.fit_resbemf_gradient(
+            self.users, self.items, self.P, self.Q, self.base, self.values, self.weights, self.n_factors, self.biased,
+            **params,
+        )  # fmt: skip
 
     def gradient(self, model, values=None, **params):
         return fast.fit_gradient(
@@ -113,6 +121,68 @@ def test_resbemf_gradient_is_the_reference(n_scores, n_factors, biased, options)
     s.gradient("resbemf", learning_rate=0.05, regularization=0.1, bias_regularization=0.02, **options)
     np.testing.assert_allclose(s.bare(s.P), P, **CLOSE)
     np.testing.assert_allclose(s.bare(s.Q), Q, **CLOSE)
+
+
+@shapes()
+@pytest.mark.parametrize("recklessness", [0.0, 1.5, -0.8])
+def test_climb_is_the_reference(n_scores, n_factors, biased, recklessness):
+    s = Small(n_scores, n_factors, biased)
+    args = [s.bare(x) for x in (s.P, s.Q, s.base, s.values, s.weights)] + [biased, 0.7, 0.3, recklessness]
+    P, Q, base, objectives = reference_climb.climb(s.users, s.items, *args, n_rounds=3)
+    assert s.climb(recklessness=recklessness, n_rounds=3) == pytest.approx(objectives, rel=1e-6)
+    np.testing.assert_allclose(s.bare(s.P), P, atol=4e-6)
+    np.testing.assert_allclose(s.bare(s.Q), Q, atol=4e-6)
+    np.testing.assert_allclose(s.bare(s.base), base, **CLOSE)
+    assert not s.bare(s.P)[3].any()  # the user without ratings
+    for rows in (s.P, s.Q):  # the padding stays empty
+        assert np.count_nonzero(rows) <= np.count_nonzero(s.bare(rows))
+
+
+@pytest.mark.parametrize("n_factors", [2, 8, 20])
+def test_climb_over_long_rows_is_the_reference(n_factors):
+    s = Small(5, n_factors, True, n_users=9, n_items=220, density=0.6)
+    args = [s.bare(x) for x in (s.P, s.Q, s.base, s.values, s.weights)] + [True, 0.7, 0.3]
+    P, Q, _, objectives = reference_climb.climb(s.users, s.items, *args, n_rounds=3)
+    assert s.climb(n_rounds=3) == pytest.approx(objectives, rel=1e-6)
+    np.testing.assert_allclose(s.bare(s.P), P, atol=4e-6)
+    np.testing.assert_allclose(s.bare(s.Q), Q, atol=4e-6)
+
+
+def test_a_climb_that_falls_slows_down_and_goes_on():
+    # With a hundredth of the curvature the first steps are far too long.
+    s = Small(5, 3, True)
+    s.weights *= np.float32(0.01)
+    args = [s.bare(x) for x in (s.P, s.Q, s.base, s.values, s.weights)] + [True, 0.7, 0.3]
+    *_, slowing = reference_climb.climb(s.users, s.items, *args, n_rounds=4)
+    assert slowing[1] < slowing[0]
+    assert s.climb(n_rounds=4) == pytest.approx(slowing, rel=1e-4)
+    s = Small(5, 3, True)
+    s.weights *= np.float32(0.01)
+    history = s.climb(n_rounds=100)
+    assert np.argmax(history) == 99
+    assert (np.diff(history)[50:] > -1e-6 * len(s.users[1])).all()
+
+
+def test_a_climb_ends_where_the_exact_solver_does():
+    s, t = Small(5, 2, True), Small(5, 2, True)
+    exact, climbed = s.exact(n_rounds=3000, tolerance=0.0), t.climb(n_rounds=3000, tolerance=1e-7)
+    assert len(climbed) < 3000
+    assert climbed[-1] == pytest.approx(exact[-1], rel=1e-4)
+    P, Q, base, v = (t.bare(x) for x in (t.P, t.Q, t.base, t.values))
+    for side, X, Y in ((t.users, P, Q), (t.items, Q, P)):
+        for r, (a, b) in enumerate(zip(side[0], side[0][1:], strict=False)):
+            g = reference.row_gradient(X[r], Y[side[1][a:b]], side[2][a:b], base, v, True, 0.7, 0.3)
+            assert np.abs(g).max() < 0.05
+
+
+def test_a_climb_stops_by_tolerance():
+    s, t = Small(5, 2, True), Small(5, 2, True)
+    whole, short = np.array(s.climb(n_rounds=60)), t.climb(n_rounds=60, tolerance=1e-3)
+    gains = np.diff(whole)
+    assert short == whole[: len(short)].tolist()
+    assert 2 < len(short) < 60
+    assert (gains[: len(short) - 2] > 1e-3 * abs(whole[1 : len(short) - 1])).all()
+    assert gains[len(short) - 2] <= 1e-3 * abs(whole[len(short) - 1])
 
 
 @pytest.mark.parametrize(("n_scores", "n_factors"), [(5, 3), (8, 8), (10, 6), (3, 1)])
@@ -209,6 +279,8 @@ def runs():
 
     return {
         "exact": lambda s, t: [s.exact(n_rounds=4, n_threads=t, recklessness=0.2), s.P, s.Q, s.base],
+        "climb": lambda s, t: [s.climb(n_rounds=4, n_threads=t), s.P, s.Q, s.base],
+        "reckless climb": lambda s, t: [s.climb(n_rounds=4, n_threads=t, recklessness=0.2), s.P, s.Q, s.base],
         "resbemf": lambda s, t: [s.gradient("resbemf", n_rounds=4, n_threads=t), s.P, s.Q],
         "bemf": lambda s, t: [s.gradient("bemf", n_rounds=4, n_threads=t), s.P, s.Q],
         "dirmf": lambda s, t: [s.gradient("dirmf", values=s.ratings, n_rounds=4, n_threads=t), s.P, s.Q],
@@ -220,7 +292,9 @@ def runs():
 @pytest.mark.parametrize("name", runs())
 def test_same_bits_for_any_number_of_threads(name):
     def bits(n_threads):
-        s = Small(5, 10, name == "exact", n_users=700, n_items=300, density=0.2)  # 42 000 ratings: ten chunks
+        s = Small(
+            5, 10, name == "exact" or "climb" in name, n_users=700, n_items=300, density=0.2
+        )  # 42 000 ratings: ten chunks
         return [np.asarray(x).tobytes() for x in runs()[name](s, n_threads) if x is not None]
 
     one = bits(1)

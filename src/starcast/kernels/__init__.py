@@ -1,6 +1,6 @@
 """The numeric core: ``fast`` (float32, lanes over the scores), ``strict`` (float64, the published order of every sum).
 
-``reference.py`` beside this file says in plain loops what both must compute.
+``reference.py`` beside this file, and those that share its name, say in plain loops what both must compute.
 """
 
 import os

@@ -108,7 +108,7 @@ def check_solvable(model: "Model", what: str) -> None:
         raise ParameterError(
             f"{what} needs a model that can solve for one user while the items stand still, and {model!r} cannot: "
             "of the models that come with Starcast, the factorizations in single precision can "
-            '(ResBeMF with update="exact").'
+            '(ResBeMF with update="exact" or "gradient").'
         )
 
 
