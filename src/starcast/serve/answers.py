@@ -1,39 +1,19 @@
 """Questions put to the model that is served, and its answers as plain dictionaries and lists."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 import starcast
 from starcast.distribution import Distribution
-from starcast.errors import ParameterError
+from starcast.errors import ParameterError, UnknownNameError, plural
 from starcast.models import Model
 from starcast.ratings import Ratings
 from starcast.serve import schema
-from starcast.serve.catalogue import Catalogue
-from starcast.serve.limits import Limits
+from starcast.serve.served import Served, known_items, known_user, named, shown
 
 STRANGER = "stranger"
-
-
-@dataclass(frozen=True)
-class Served:
-    """One model with all that is made of it once: an answer comes from one of these, whole."""
-
-    model: Model
-    catalogue: Catalogue
-    card: dict[str, Any]
-    limits: Limits
-    name: str | None = None
-    parameters: dict[str, Any] = field(default_factory=dict)
-
-    @cached_property
-    def scores(self) -> list[float]:
-        """The scale, whole scores as whole numbers."""
-        return [int(score) if score.is_integer() else score for score in self.model.scores_.tolist()]
 
 
 def about(served: Served, _: schema.Question) -> dict[str, Any]:
@@ -66,8 +46,8 @@ def predict(served: Served, question: schema.PredictQuestion) -> dict[str, Any]:
     served.limits.check("pairs", len(question.pairs))
     users = named(served.model.users_, [pair.user for pair in question.pairs])
     items = named(served.model.items_, [pair.item for pair in question.pairs])
-    answer, known, _, _ = served.model._answer(users, items)
-    rows = forecasts(served, items, answer, known.tolist(), question.threshold, question.point)
+    answer, known = served.answer(users, items)
+    rows = forecasts(served, items, answer, known, question.threshold, question.point)
     for row, user in zip(rows, users, strict=True):
         row["user"] = user
     return {"scores": served.scores, "forecasts": rows}
@@ -75,7 +55,7 @@ def predict(served: Served, question: schema.PredictQuestion) -> dict[str, Any]:
 
 def recommend(served: Served, question: schema.RecommendQuestion) -> dict[str, Any]:
     """Return the best items of a user, those that are reliable enough."""
-    user = named(served.model.users_, [question.user])[0]
+    user = known_user(served, question.user)
     rows = best_items(served, served.model, user, question, question.exclude_seen)
     return {"user": user, "scores": served.scores, "recommendations": rows}
 
@@ -93,7 +73,7 @@ def fold_in(served: Served, question: schema.FoldInQuestion) -> dict[str, Any]:
     asked = named(served.model.items_, question.items)
     extra: list[dict[str, Any]] = []
     if asked:
-        answer, known, _, _ = placed._answer(STRANGER, asked)
+        answer, known, _, _ = placed._answer(STRANGER, served.askable(asked, "items"))
         extra = forecasts(served, asked, answer, known.tolist(), question.threshold)
     return {"scores": served.scores, "recommendations": rows, "forecasts": extra}
 
@@ -104,8 +84,8 @@ def explain(served: Served, question: schema.ExplainQuestion) -> dict[str, Any]:
         raise ParameterError("explain needs either a user or a stranger's ratings, and not both. Give one of them.")
     served.limits.check("n", question.n)
     model = served.model if question.ratings is None else place(served, question.ratings)
-    user = STRANGER if question.user is None else named(served.model.users_, [question.user])[0]
-    item = named(served.model.items_, [question.item])
+    user = STRANGER if question.user is None else known_user(served, question.user)
+    item = known_items(served, [question.item])
     reasons = model.explain(user, item, question.n).to_dicts()
     answer, known, _, _ = model._answer(user, item)
     for reason in reasons:
@@ -133,7 +113,7 @@ def find_users(served: Served, question: schema.UsersQuery) -> dict[str, Any]:
 def given_ratings(served: Served, question: schema.RatingsQuery) -> dict[str, Any]:
     """Return what a user rated, highest first, and the better known first among equals."""
     model = served.model
-    code = int(model._codes_or_error(named(model.users_, [question.user]), "user")[0])
+    code = served.catalogue.user_places[known_user(served, question.user)]
     rated = slice(model.seen_start_[code], model.seen_start_[code + 1])
     items, scores = model.seen_items_[rated], model.seen_scores_[rated]
     order = np.lexsort((items, -model.item_counts_[items], -scores.astype(int)))[: question.limit]
@@ -145,24 +125,26 @@ def given_ratings(served: Served, question: schema.RatingsQuery) -> dict[str, An
     return {"ratings": rows}
 
 
-def named(names: Any, given: Sequence[Any]) -> list[Any]:
-    """Return names as the model has them: 7 for "7" where they are numbers, "7" for 7 where they are text."""
-    if names.dtype == object:
-        return [name if isinstance(name, str) else str(name) for name in given]
-    return [_whole(name) if isinstance(name, str) else name for name in given]
-
-
-def _whole(text: str) -> int | str:
-    plain = text.isascii() and text.removeprefix("-").isdecimal() and len(text) < 20
-    return int(text) if plain else text
-
-
 def place(served: Served, ratings: Sequence[schema.Rating]) -> Model:
-    """Return a model that knows the stranger who gave these ratings."""
+    """Return a model that knows the stranger who gave these ratings; of an item rated twice, the last one counts.
+
+    Items that the model does not know say nothing to it.
+    """
     served.limits.check("ratings", len(ratings))
     items = named(served.model.items_, [rating.item for rating in ratings])
+    given = [
+        (item, rating.rating)
+        for item, rating in zip(items, ratings, strict=True)
+        if item in served.catalogue.item_places
+    ]
+    if not given:
+        raise UnknownNameError(
+            f"ratings must hold an item that the model knows, got {plural(len(ratings), 'rating')} of others, such as "
+            f"{shown(ratings[0].item)}. See /api/items for those that it knows."
+        )
+    names, values = zip(*given, strict=True)
     table = Ratings.from_arrays(
-        [STRANGER] * len(items), items, [rating.rating for rating in ratings], scores=served.model.scores_
+        [STRANGER] * len(names), list(names), list(values), scores=served.model.scores_, duplicates="last"
     )
     return served.model.fold_in(table)
 
@@ -178,9 +160,10 @@ def best_items(
     served.limits.check("n", question.n)
     served.limits.check("pairs", len(question.exclude))
     excluded = set(named(model.items_, question.exclude))
-    candidates = None if question.candidates is None else named(model.items_, question.candidates)
-    if candidates is not None:
-        served.limits.check("pairs", len(candidates))
+    candidates = None
+    if question.candidates is not None:
+        served.limits.check("pairs", len(question.candidates))
+        candidates = known_items(served, question.candidates)
     frame = model.recommend(
         user, question.n + len(excluded), question.threshold, exclude_seen=exclude_seen, candidates=candidates
     )

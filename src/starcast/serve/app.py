@@ -1,69 +1,53 @@
-"""The application: every address of the service, described for OpenAPI and answered by a short road."""
+"""The application: the doors, and around them what FastAPI does: the page, the description, what is not there."""
 
 import inspect
-import json
-from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request, Response
 from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse
-from fastapi.routing import APIRoute
 from fastapi.staticfiles import StaticFiles
-from pydantic import BaseModel
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
 
 import starcast
-from starcast.errors import StarcastError
-from starcast.serve import answers, schema
-from starcast.serve.answers import Served
+from starcast.serve import schema
 from starcast.serve.desk import Desk, not_ready
-from starcast.serve.limits import RefusalError
-from starcast.serve.reading import read_body, read_query
+from starcast.serve.doors import DOORS, Door
+from starcast.serve.guard import App, Receive, Scope, Send
+from starcast.serve.limits import Limits, RefusalError
 from starcast.serve.tally import Tally
 
 WEB = Path(__file__).parent / "web"
-SPILL = 1 << 24  # bytes of a body that is too long that are still read
-CLOSE = {"connection": "close"}
-SHORT = 64  # pairs that are answered at once: handing them to a thread would take longer
+TOLD = {
+    400: "The question cannot be read.",
+    404: "The model does not know this user or item.",
+    413: "The body is too long.",
+    415: "The body is not declared as JSON.",
+    422: "The question can be read, but not answered.",
+    503: "No model yet, or too much to do: ask again.",
+}
 ERRORS: dict[int | str, dict[str, Any]] = {
-    400: {"model": schema.ErrorAnswer, "description": "The question cannot be read."},
-    404: {"model": schema.ErrorAnswer, "description": "The model does not know this user or item."},
-    413: {"model": schema.ErrorAnswer, "description": "The body is too long."},
-    415: {"model": schema.ErrorAnswer, "description": "The body is not declared as JSON."},
-    422: {"model": schema.ErrorAnswer, "description": "The question can be read, but not answered."},
-    503: {"model": schema.ErrorAnswer, "description": "No model yet, or too much to do: ask again."},
+    status: {"model": schema.ErrorAnswer, "description": told} for status, told in TOLD.items()
 }
 
 
-class Door(NamedTuple):
-    """An address that answers questions of one kind."""
+def make_app(desk: Desk, tally: Tally) -> App:
+    """Return the application that answers from a desk.
 
-    method: str
-    path: str
-    answer: Callable[[Served, Any], dict[str, Any]]
-    question: type[schema.Question]
-    result: type[BaseModel]
-    is_short: Callable[[Any], bool] = lambda _: False
+    FastAPI describes the doors but does not stand in them: its way to an endpoint takes as long as ten forecasts.
+    """
+    rest = describe(desk, tally)
+    doors = {(door.method, door.path): door for door in DOORS}
 
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        door = doors.get((scope["method"], scope["path"])) if scope["type"] == "http" else None
+        await (rest(scope, receive, send) if door is None else door.handle(desk, scope, receive, send))
 
-DOORS = (
-    Door("POST", "/api/predict", answers.predict, schema.PredictQuestion, schema.Predictions,
-         lambda question: len(question.pairs) <= SHORT),
-    Door("POST", "/api/recommend", answers.recommend, schema.RecommendQuestion, schema.Recommendations),
-    Door("GET", "/api/recommend", answers.recommend_by_query, schema.RecommendQuery, schema.Recommendations),
-    Door("POST", "/api/fold-in", answers.fold_in, schema.FoldInQuestion, schema.StrangersList),
-    Door("POST", "/api/explain", answers.explain, schema.ExplainQuestion, schema.Explanation),
-    Door("GET", "/api/items", answers.find_items, schema.ItemsQuery, schema.Items),
-    Door("GET", "/api/users", answers.find_users, schema.UsersQuery, schema.Users),
-    Door("GET", "/api/ratings", answers.given_ratings, schema.RatingsQuery, schema.GivenRatings, lambda _: True),
-    Door("GET", "/api/model", answers.about, schema.Question, schema.About, lambda _: True),
-)  # fmt: skip
+    return app
 
 
-def make_app(desk: Desk, tally: Tally) -> FastAPI:
-    """Return the application that answers from a desk."""
+def describe(desk: Desk, tally: Tally) -> FastAPI:
+    """Return the FastAPI application with everything but the answers of the doors."""
     app = FastAPI(
         title="Starcast",
         summary="Star ratings as forecasts: a probability for every score, and silence where it is not reliable.",
@@ -72,11 +56,51 @@ def make_app(desk: Desk, tally: Tally) -> FastAPI:
         redoc_url=None,
     )
     for door in DOORS:
-        _open(app, desk, door)
+        _describe(app, door)
+    _limit(app, desk.limits)
     _open_rest(app, desk, tally)
     app.add_exception_handler(HTTPException, _tell_http_error)
     app.mount("/static", StaticFiles(directory=WEB, check_dir=False))
     return app
+
+
+def _describe(app: FastAPI, door: Door) -> None:
+    def endpoint() -> None: ...
+
+    kind: Any = Annotated[door.question, Query()] if door.method == "GET" else door.question
+    asked = [inspect.Parameter("question", inspect.Parameter.KEYWORD_ONLY, annotation=kind)]
+    endpoint.__signature__ = inspect.Signature(asked if door.question.model_fields else [])  # type: ignore[attr-defined]
+    told = inspect.getdoc(door.answer) or ""
+    app.add_api_route(
+        door.path, endpoint, methods=[door.method], response_model=door.result, responses=ERRORS,
+        summary=told.partition("\n")[0], operation_id=door.answer.__name__,
+    )  # fmt: skip
+
+
+def _limit(app: FastAPI, limits: Limits) -> None:
+    """Write the limits into the description."""
+    make = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        found = make()
+        kinds = found["components"]["schemas"]
+        for kind, fields in LIMITED.items():
+            for name, (rule, limit) in fields.items():
+                field = kinds[kind]["properties"][name]
+                choices = [choice for choice in field.get("anyOf", [field]) if choice.get("type") != "null"]
+                choices[0][rule] = getattr(limits, limit)
+        return found
+
+    app.openapi = openapi  # type: ignore[method-assign]
+
+
+LIST = {"n": ("maximum", "n"), "exclude": ("maxItems", "pairs"), "candidates": ("maxItems", "pairs")}
+LIMITED = {
+    "PredictQuestion": {"pairs": ("maxItems", "pairs")},
+    "RecommendQuestion": LIST,
+    "FoldInQuestion": LIST | {"ratings": ("maxItems", "ratings"), "items": ("maxItems", "pairs")},
+    "ExplainQuestion": {"n": ("maximum", "n"), "ratings": ("maxItems", "ratings")},
+}
 
 
 def _open_rest(app: FastAPI, desk: Desk, tally: Tally) -> None:
@@ -88,7 +112,7 @@ def _open_rest(app: FastAPI, desk: Desk, tally: Tally) -> None:
     @app.get("/readyz", response_model=schema.Status, responses={503: ERRORS[503]})
     async def ready() -> Any:
         """Tell whether there is a model to answer with."""
-        return JSONResponse({"status": "ready"}) if desk.served else refuse(not_ready())
+        return JSONResponse({"status": "ready"}) if desk.served else _refuse(not_ready())
 
     @app.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> Any:
@@ -100,88 +124,14 @@ def _open_rest(app: FastAPI, desk: Desk, tally: Tally) -> None:
         return FileResponse(WEB / "index.html")
 
 
-class _ShortRoute(APIRoute):
-    """A route that is described like any other, but handles its requests itself."""
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        return self.endpoint.handle  # type: ignore[attr-defined,no-any-return]
+def _refuse(refusal: RefusalError) -> Response:
+    return JSONResponse(refusal.body(), refusal.status, refusal.headers)
 
 
-def _open(app: FastAPI, desk: Desk, door: Door) -> None:
-    is_get = door.method == "GET"
-
-    async def handle(request: Request) -> Response:
-        try:
-            if is_get:
-                question = read_query(door.question, request.scope["query_string"])
-            else:
-                _check_type(request)
-                question = read_body(door.question, await _body(request, desk.limits.body_bytes))
-            answer = (
-                door.answer(desk.now(), question) if door.is_short(question) else await desk.ask(door.answer, question)
-            )
-            return _json(answer)
-        except StarcastError as error:
-            return refuse(RefusalError.of(error))
-        except ClientDisconnect:
-            return Response(status_code=408)  # nobody is there to read it
-
-    def endpoint() -> None: ...
-
-    kind = Annotated[door.question, Query()] if is_get else door.question
-    asked = [inspect.Parameter("question", inspect.Parameter.KEYWORD_ONLY, annotation=kind)]
-    endpoint.__signature__ = inspect.Signature(asked if door.question.model_fields else [])  # type: ignore[attr-defined]
-    endpoint.handle = handle  # type: ignore[attr-defined]
-    app.router.add_api_route(
-        door.path, endpoint, methods=[door.method], response_model=door.result, responses=ERRORS,
-        summary=inspect.getdoc(door.answer), name=door.answer.__name__, route_class_override=_ShortRoute,
-    )  # fmt: skip
-
-
-def _check_type(request: Request) -> None:
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json":
-        found = repr(kind[:60]) if kind else "none"
-        raise RefusalError(
-            415, "not_json", f"the body must be JSON, declared by Content-Type: application/json, got {found}."
-        )
-
-
-async def _body(request: Request, most: int) -> bytes:
-    """Return the body; of one that is too long, take a little more, so that the client comes to read the refusal."""
-    parts, size, more = [], 0, True
-    while more and size <= most + SPILL:
-        message = await request.receive()
-        if message["type"] == "http.disconnect":
-            raise ClientDisconnect
-        part, more = message["body"], message["more_body"]
-        size += len(part)
-        if size <= most:
-            parts.append(part)
-    if size > most:
-        raise RefusalError(413, "too_long", f"the body must be at most {most:,} bytes. Ask in several requests.", CLOSE)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
-
-
-def _json(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    body = json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
-    return Response(body, status, headers, "application/json")
-
-
-def refuse(refusal: RefusalError) -> Response:
-    """Return a refusal as a response."""
-    return _json(refusal.body(), refusal.status, refusal.headers)
-
-
-async def _tell_http_error(request: Request, error: Exception) -> Response:
+async def _tell_http_error(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    headers = dict(error.headers or {})
-    if error.status_code == 405:
-        return refuse(
-            RefusalError(405, "bad_method", f"this address takes {headers.get('Allow', 'another method')}.", headers)
-        )
-    return refuse(
-        RefusalError(
-            error.status_code, "not_found", "there is nothing here. See /openapi.json for what there is.", headers
-        )
-    )
+    headers, status = dict(error.headers or {}), error.status_code
+    if status == 405:
+        took = headers.get("Allow", "another method")
+        return _refuse(RefusalError(405, "bad_method", f"this address takes {took} only.", headers))
+    return _refuse(RefusalError(status, "not_found", "there is nothing here. See /openapi.json for what is.", headers))

@@ -7,6 +7,7 @@ from collections.abc import Hashable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from starcast.models import Model
 
@@ -33,6 +34,7 @@ class Catalogue:
             for name, title in zip(self.items, titles, strict=True)
         ]
         self.entries: dict[Hashable, Entry] = dict(zip(self.items, entries, strict=True))
+        self.item_places = _places(self.items, model._item_known)
         self._by_count = sorted(range(len(self.items)), key=lambda code: -self.counts[code])
         self._words = _Index(
             (code, words_of(f"{title} {name}"))
@@ -41,6 +43,7 @@ class Catalogue:
         self._plain = [" ".join(sorted(words_of(entry.title))) for entry in entries]
         self.users: list[Any] = model.users_.tolist()
         self.user_counts: list[int] = np.diff(model.seen_start_).tolist()
+        self.user_places = _places(self.users, model._user_known)
         self._users = _Index((code, [str(name).casefold()]) for code, name in enumerate(self.users))
         self._busiest = sorted(range(len(self.users)), key=lambda code: -self.user_counts[code])
 
@@ -75,6 +78,10 @@ class Catalogue:
         name = self.items[code]
         title, year = self.entries[name]
         return {"item": name, "title": title, "year": year, "n_ratings": self.counts[code]}
+
+
+def _places(names: list[Any], known: npt.NDArray[np.bool_]) -> dict[Hashable, int]:
+    return {name: code for code, (name, is_known) in enumerate(zip(names, known.tolist(), strict=True)) if is_known}
 
 
 class _Index:

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from starcast.serve.answers import Served
 from starcast.serve.limits import Limits, RefusalError, busy
+from starcast.serve.served import Served
 
 THREADS = 4  # so that a long explanation does not hold up what is short
 

@@ -10,10 +10,10 @@ from starcast.datasets import load_sample
 from starcast.errors import FileError
 from starcast.models import Model, load, make_model
 from starcast.ratings import Ratings
-from starcast.serve.answers import Served
 from starcast.serve.card import make_card
 from starcast.serve.catalogue import Catalogue
 from starcast.serve.limits import Limits
+from starcast.serve.served import Served
 from starcast.split import benchmark_split
 
 MODEL, CARD = "model.starcast", "card.json"

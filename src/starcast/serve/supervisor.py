@@ -19,7 +19,7 @@ from typing import Any
 from starcast.errors import ParameterError, StarcastError
 from starcast.serve.edition import Source, prepare
 from starcast.serve.guard import tell
-from starcast.serve.tally import make_tally
+from starcast.serve.tally import Tally, make_tally
 from starcast.serve.worker import Rules, start_log, work
 
 BACKLOG = 2048
@@ -198,6 +198,7 @@ class Supervisor:
         lived = time.monotonic() - post.since
         post.delay = 0.0 if lived >= SOON else min(max(2 * post.delay, 0.1), 10.0)
         log.warning("worker %d ended (exit code %s); another takes its place", post.slot, post.process.exitcode)
+        Tally(self._tally, post.slot).stop()
         if post.line is not None:
             post.line.close()
         post.process, post.line, post.due = None, None, time.monotonic() + post.delay

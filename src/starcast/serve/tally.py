@@ -20,6 +20,7 @@ ROW = np.dtype(
         ("times", np.float64, (len(PATHS), len(BUCKETS) + 1)),
         ("seconds", np.float64, len(PATHS)),
         ("in_flight", np.float64),
+        ("connections", np.float64),  # NaN while a worker does not accept any
         ("starts", np.float64),
         ("loads", np.float64),
     ]
@@ -50,9 +51,23 @@ class Tally:
         row = self._rows[slot]
         self._requests, self._times, self._seconds = row["requests"], row["times"], row["seconds"]
         self._row = self._rows[slot : slot + 1]
-        self._row["in_flight"] = 0  # those of a worker that died are gone
-        self._row["starts"] += 1
         self.info: dict[str, str] = {}
+
+    def start(self) -> None:
+        """Count a worker that starts here; what the one before it was answering is gone."""
+        self._row["in_flight"] = 0
+        self._row["connections"] = np.nan
+        self._row["starts"] += 1
+
+    def stop(self) -> None:
+        """Note that the worker of this place is no more."""
+        self._row["in_flight"] = 0
+        self._row["connections"] = np.nan
+
+    def connect(self, connections: int) -> float:
+        """Note how many connections this worker has; return how many more that is than another has."""
+        self._row["connections"] = connections
+        return float(connections - np.nanmin(self._rows["connections"]))
 
     def begin(self) -> None:
         """Count a request that came."""
@@ -104,6 +119,8 @@ class Tally:
     def _gauges_text(self) -> Iterator[str]:
         yield from _head("requests_in_flight", "gauge", "Requests that are being answered.")
         yield f"starcast_requests_in_flight {self._rows['in_flight'].sum():.0f}"
+        yield from _head("connections", "gauge", "Connections that are open.")
+        yield f"starcast_connections {np.nansum(self._rows['connections']):.0f}"
         yield from _head("workers", "gauge", "Places for workers.")
         yield f"starcast_workers {len(self._rows)}"
         yield from _head("worker_starts_total", "counter", "Workers that were started; more than places if some died.")
@@ -118,7 +135,9 @@ class Tally:
 
 def make_tally(file: Path, workers: int) -> Path:
     """Make the file that the workers share and return its path."""
-    file.write_bytes(bytes(workers * ROW.itemsize))
+    rows = np.zeros(workers, ROW)
+    rows["connections"] = np.nan
+    file.write_bytes(rows.tobytes())
     return file
 
 

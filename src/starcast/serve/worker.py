@@ -23,7 +23,8 @@ from starcast.serve.protocol import HurriedProtocol
 from starcast.serve.tally import Tally
 
 KEEP_ALIVE = 15  # seconds between two requests of a connection
-PAUSE = 0.1  # seconds without accepting, when there are too many connections
+FULL = 0.1  # seconds without accepting, when there are too many connections
+POLITE = 0.005  # seconds that others with fewer connections have to take one first
 
 log = logging.getLogger("starcast.serve")
 
@@ -47,7 +48,9 @@ def work(rules: Rules, slot: int, listener: socket.socket, line: Connection, tal
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the supervisor decides
     start_log()
-    worker = Worker(rules, listener, line, Tally(tally, slot))
+    counts = Tally(tally, slot)
+    counts.start()
+    worker = Worker(rules, listener, line, counts)
     if edition is not None:
         worker.take(open_edition(edition, rules.limits, rules.n_jobs))
     with asyncio.Runner(loop_factory=worker.server.config.get_loop_factory()) as runner:
@@ -72,7 +75,7 @@ class Worker:
             app, http=protocol, ws="none", lifespan="off", log_config=None, access_log=False, server_header=False,
             timeout_keep_alive=KEEP_ALIVE, timeout_graceful_shutdown=int(rules.limits.seconds) + 1,
         )  # fmt: skip
-        self.server = Server(config, listener, rules.limits.connections)
+        self.server = Server(config, listener, tally, rules.limits.connections)
         self._tasks: set[asyncio.Task[None]] = set()
         self._turn = asyncio.Lock()
 
@@ -127,13 +130,12 @@ class Server(uvicorn.Server):
     """uvicorn on one listening socket that all workers share.
 
     A shared queue loses nothing when a worker dies: connections that wait in it are taken by the others. (With a queue
-    for each worker, SO_REUSEPORT, they would be reset.) The price is that one worker may take more than its share, so
-    each takes one connection at a time and then looks after those it has: who is less busy comes round sooner.
+    for each worker, SO_REUSEPORT, they would be reset.)
     """
 
-    def __init__(self, config: uvicorn.Config, listener: socket.socket, most: int) -> None:
+    def __init__(self, config: uvicorn.Config, listener: socket.socket, tally: Tally, most: int) -> None:
         super().__init__(config)
-        self._listener, self._most = listener, most
+        self._listener, self._tally, self._most = listener, tally, most
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -146,19 +148,33 @@ class Server(uvicorn.Server):
         protocol: Any = functools.partial(
             cast(Any, self.config.http_protocol_class), config=self.config, server_state=self.server_state, app_state={}
         )
-        self.servers = [Acceptor(self._listener, protocol, self.server_state.connections, self._most)]  # type: ignore[list-item]
+        acceptor: Any = Acceptor(self._listener, protocol, self.server_state.connections, self._tally, self._most)
+        self.servers = [acceptor]
         self.started = True
+
+    async def on_tick(self, counter: int) -> bool:
+        """Tell the other workers, ten times a second, how many connections there are."""
+        self._tally.connect(len(self.server_state.connections))
+        return await super().on_tick(counter)
 
 
 class Acceptor:
-    """Takes connections one at a time, and none while there are too many."""
+    """Takes connections one at a time, late if others have fewer, and none while there are too many.
+
+    Otherwise one worker would take all that come at once, and clients that keep their connections would stay with it.
+    """
 
     def __init__(
-        self, listener: socket.socket, protocol: Callable[[], asyncio.Protocol], connections: set[Any], most: int
+        self,
+        listener: socket.socket,
+        protocol: Callable[[], asyncio.Protocol],
+        connections: set[Any],
+        tally: Tally,
+        most: int,
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._listener, self._protocol, self._connections, self._most = listener, protocol, connections, most
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._listener, self._protocol, self._tally, self._most = listener, protocol, tally, most
+        self._connections, self._tasks = connections, set[asyncio.Task[Any]]()
         self._is_open = True
         listener.setblocking(False)
         self._resume()
@@ -167,6 +183,7 @@ class Acceptor:
         """Accept no more; what waits in the queue is for the other workers."""
         self._is_open = False
         self._loop.remove_reader(self._listener.fileno())
+        self._tally.stop()
 
     async def wait_closed(self) -> None:
         """Wait for connections that were being taken."""
@@ -175,27 +192,40 @@ class Acceptor:
 
     def _resume(self) -> None:
         if self._is_open:
-            self._loop.add_reader(self._listener.fileno(), self._accept)
+            self._loop.add_reader(self._listener.fileno(), self._look)
 
-    def _accept(self) -> None:
-        if len(self._connections) + len(self._tasks) >= self._most:
-            return self._pause()
+    def _pause(self, seconds: float, then: Callable[[], None]) -> None:
+        self._loop.remove_reader(self._listener.fileno())
+        self._loop.call_later(seconds, then)
+
+    def _look(self) -> None:
+        """See whether to take the connection that waits."""
+        here = len(self._connections) + len(self._tasks)
+        if here >= self._most:
+            self._pause(FULL, self._resume)
+        elif self._tally.connect(here) > 1:
+            self._pause(POLITE, self._take_late)
+        else:
+            self._take()
+
+    def _take_late(self) -> None:
+        if self._is_open:
+            self._take()
+            self._resume()
+
+    def _take(self) -> None:
         try:
             connection, _ = self._listener.accept()
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-            return None  # another worker was faster, or the client is gone
+            return  # another worker was faster, or the client is gone
         except OSError as error:  # no file descriptor left
             log.warning("cannot accept: %s", error.strerror)
-            return self._pause()
+            self._pause(FULL, self._resume)
+            return
         connection.setblocking(False)
         task = self._loop.create_task(self._serve(connection))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        return None
-
-    def _pause(self) -> None:
-        self._loop.remove_reader(self._listener.fileno())
-        self._loop.call_later(PAUSE, self._resume)
 
     async def _serve(self, connection: socket.socket) -> None:
         try:

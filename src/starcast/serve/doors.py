@@ -1,0 +1,100 @@
+"""The doors of the service: each takes questions of one kind, by the shortest road from bytes to bytes."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import orjson
+from pydantic import BaseModel
+
+from starcast.errors import StarcastError
+from starcast.serve import answers, schema
+from starcast.serve.desk import Desk
+from starcast.serve.guard import Message, Receive, Scope, Send, send_refusal
+from starcast.serve.limits import RefusalError
+from starcast.serve.reading import read_body, read_query
+from starcast.serve.served import Served
+
+SHORT = 64  # pairs that are answered at once: handing them to a thread would take longer
+SPILL = 1 << 24  # bytes of a body that is too long that are still read
+CLOSE = {"connection": "close"}
+JSON = (b"content-type", b"application/json")
+
+
+class Door(NamedTuple):
+    """An address that answers questions of one kind; those that are short are not handed to a thread."""
+
+    method: str
+    path: str
+    answer: Callable[[Served, Any], dict[str, Any]]
+    question: type[schema.Question]
+    result: type[BaseModel]
+    is_short: Callable[[Any], bool] = lambda _: False
+
+    async def handle(self, desk: Desk, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request or refuse it."""
+        try:
+            question = await self.read(scope, receive, desk.limits.body_bytes)
+            if self.is_short(question):
+                answer = self.answer(desk.now(), question)
+            else:
+                answer = await desk.ask(self.answer, question)
+            body = orjson.dumps(answer)
+        except StarcastError as error:
+            return await send_refusal(RefusalError.of(error), send)
+        except GoneError:
+            return None
+        headers = [JSON, (b"content-length", b"%d" % len(body))]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        return await send({"type": "http.response.body", "body": body})
+
+    async def read(self, scope: Scope, receive: Receive, most: int) -> schema.Question:
+        """Return the question that a request asks."""
+        if self.method == "GET":
+            return read_query(self.question, scope["query_string"])
+        _check_type(scope)
+        return read_body(self.question, await _body(receive, most))
+
+
+DOORS = (
+    Door("POST", "/api/predict", answers.predict, schema.PredictQuestion, schema.Predictions,
+         lambda question: len(question.pairs) <= SHORT),
+    Door("POST", "/api/recommend", answers.recommend, schema.RecommendQuestion, schema.Recommendations),
+    Door("GET", "/api/recommend", answers.recommend_by_query, schema.RecommendQuery, schema.Recommendations),
+    Door("POST", "/api/fold-in", answers.fold_in, schema.FoldInQuestion, schema.StrangersList),
+    Door("POST", "/api/explain", answers.explain, schema.ExplainQuestion, schema.Explanation),
+    Door("GET", "/api/items", answers.find_items, schema.ItemsQuery, schema.Items),
+    Door("GET", "/api/users", answers.find_users, schema.UsersQuery, schema.Users),
+    Door("GET", "/api/ratings", answers.given_ratings, schema.RatingsQuery, schema.GivenRatings, lambda _: True),
+    Door("GET", "/api/model", answers.about, schema.Question, schema.About, lambda _: True),
+)  # fmt: skip
+
+
+class GoneError(Exception):
+    """The client went away before it had asked."""
+
+
+def _check_type(scope: Scope) -> None:
+    given: Mapping[bytes, bytes] = dict(scope["headers"])
+    kind = given.get(b"content-type", b"").partition(b";")[0].strip().lower()
+    if kind != b"application/json":
+        found = repr(kind[:60].decode("latin-1")) if kind else "none"
+        raise RefusalError(
+            415, "not_json", f"the body must be JSON, declared by Content-Type: application/json, got {found}."
+        )
+
+
+async def _body(receive: Receive, most: int) -> bytes:
+    """Return the body; of one that is too long, take some more, so that the client comes to read the refusal."""
+    parts: list[bytes] = []
+    size, more = 0, True
+    while more and size <= most + SPILL:
+        message: Message = await receive()
+        if message["type"] == "http.disconnect":
+            raise GoneError
+        part, more = message["body"], message["more_body"]
+        size += len(part)
+        if size <= most:
+            parts.append(part)
+    if size > most:
+        raise RefusalError(413, "too_long", f"the body must be at most {most:,} bytes. Ask in several requests.", CLOSE)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
