@@ -13,7 +13,7 @@ import starcast
 from starcast.serve import schema
 from starcast.serve.desk import Desk, not_ready
 from starcast.serve.doors import DOORS, Door
-from starcast.serve.guard import App, Receive, Scope, Send
+from starcast.serve.guard import App, Receive, Scope, Send, send_refusal
 from starcast.serve.limits import Limits, RefusalError
 from starcast.serve.tally import Tally
 
@@ -37,11 +37,18 @@ def make_app(desk: Desk, tally: Tally) -> App:
     FastAPI describes the doors but does not stand in them: its way to an endpoint takes as long as ten forecasts.
     """
     rest = describe(desk, tally)
-    doors = {(door.method, door.path): door for door in DOORS}
+    doors: dict[str, dict[str, Door]] = {}
+    for door in DOORS:
+        doors.setdefault(door.path, {})[door.method] = door
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        door = doors.get((scope["method"], scope["path"])) if scope["type"] == "http" else None
-        await (rest(scope, receive, send) if door is None else door.handle(desk, scope, receive, send))
+        here = doors.get(scope["path"]) if scope["type"] == "http" else None
+        if here is None:
+            await rest(scope, receive, send)
+        elif scope["method"] in here:
+            await here[scope["method"]].handle(desk, scope, receive, send)
+        else:
+            await send_refusal(_bad_method(", ".join(here)), send)
 
     return app
 
@@ -54,6 +61,7 @@ def describe(desk: Desk, tally: Tally) -> FastAPI:
         version=starcast.__version__,
         docs_url=None,
         redoc_url=None,
+        redirect_slashes=False,
     )
     for door in DOORS:
         _describe(app, door)
@@ -124,6 +132,10 @@ def _open_rest(app: FastAPI, desk: Desk, tally: Tally) -> None:
         return FileResponse(WEB / "index.html")
 
 
+def _bad_method(allowed: str) -> RefusalError:
+    return RefusalError(405, "bad_method", f"this address takes {allowed} only.", {"allow": allowed})
+
+
 def _refuse(refusal: RefusalError) -> Response:
     return JSONResponse(refusal.body(), refusal.status, refusal.headers)
 
@@ -132,6 +144,5 @@ async def _tell_http_error(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     headers, status = dict(error.headers or {}), error.status_code
     if status == 405:
-        took = headers.get("Allow", "another method")
-        return _refuse(RefusalError(405, "bad_method", f"this address takes {took} only.", headers))
+        return _refuse(_bad_method(headers.get("Allow", "GET")))
     return _refuse(RefusalError(status, "not_found", "there is nothing here. See /openapi.json for what is.", headers))

@@ -1,6 +1,7 @@
 """Questions read strictly: JSON that says one thing only, and query strings, against their schema."""
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
@@ -9,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from starcast.serve.limits import RefusalError
 
+SHOULD = re.compile(r"^\w+ should |^(?=Unable)")
 Q = TypeVar("Q", bound=BaseModel)
 MOST_MISTAKES = 3  # that are told
 SHOWN = 60  # characters of what was found
@@ -75,19 +77,34 @@ def _validate(kind: type[Q], given: Any) -> Q:
     try:
         return kind.model_validate(given)
     except ValidationError as error:
-        mistakes = error.errors(include_url=False, include_context=False)
-        told = dict.fromkeys(_tell(mistake) for mistake in mistakes)
-        more = len(told) - MOST_MISTAKES
-        text = "; ".join(list(told)[:MOST_MISTAKES]) + (f"; and {more:,} more" if more > 0 else "")
-        raise RefusalError(422, "bad_request", f"{text}. See /openapi.json for what is taken.") from None
+        raise RefusalError(422, "bad_request", f"{_tell(error)}. See /openapi.json for what is taken.") from None
 
 
-def _tell(mistake: Any) -> str:
-    place = [part for part in mistake["loc"] if part not in ("constrained-int", "constrained-str", "int", "str")]
-    where = "".join(f"[{part}]" if isinstance(part, int) else f".{part[:SHOWN]}" for part in place).lstrip(".")
-    message = mistake["msg"].removeprefix("Input ").removeprefix("should ")
-    wants = f"must {message[0].lower()}{message[1:]}" if message else "is wrong"
-    return f"{where or 'the body'}: {wants}, got {_shown(mistake['input'])}"
+def _tell(error: ValidationError) -> str:
+    """Return the first few mistakes, those of one place together."""
+    places: dict[str, list[Any]] = {}
+    for mistake in error.errors(include_url=False, include_context=False):
+        places.setdefault(_place(mistake["loc"]), []).append(mistake)
+    told = [_mistake(where, found) for where, found in list(places.items())[:MOST_MISTAKES]]
+    more = len(places) - len(told)
+    return "; ".join(told) + (f"; and {more:,} more" if more else "")
+
+
+def _place(parts: tuple[int | str, ...]) -> str:
+    """Return where a mistake is, without the names of the choices that were tried there."""
+    known = [part for part in parts if isinstance(part, int) or not part.startswith(("constrained-", "list["))]
+    where = "".join(f"[{part}]" if isinstance(part, int) else f".{part[:SHOWN]}" for part in known)
+    return where.lstrip(".") or "the body"
+
+
+def _mistake(where: str, found: list[Any]) -> str:
+    if found[0]["type"] == "missing":
+        return f"{where} is missing"
+    if found[0]["type"] == "extra_forbidden":
+        return f"{where} is not taken here"
+    wanted = [SHOULD.sub("", mistake["msg"]) for mistake in found]
+    rest = [text.removeprefix("be ") for text in wanted[1:]]
+    return f"{where} must {' or '.join([wanted[0], *rest])}, got {_shown(found[0]['input'])}"
 
 
 def _shown(value: object) -> str:
