@@ -64,8 +64,8 @@ def test_the_slider_fades_what_is_not_sure_and_says_what_that_costs(page, cinema
         return
     assert sentence == f"Keeps {percent(step['coverage'])} of forecasts, right {percent(step['accuracy'])} of the time."
     assert sentence in plain(page.locator("#threshold").get_attribute("aria-valuetext"))
-    assert float(page.locator(".chart .dot").get_attribute("cx")) == pytest.approx(40 + 268 * step["coverage"], abs=0.1)
-    assert plain(page.locator(".chart .chosen").text_content()) == f"{percent(1 - step['accuracy'])} wrong"
+    assert float(page.locator("#chart .dot").get_attribute("cx")) == pytest.approx(40 + 268 * step["coverage"], abs=0.1)
+    assert plain(page.locator("#chart .chosen").text_content()) == f"{percent(1 - step['accuracy'])} wrong"
 
 
 def test_the_curve_says_where_it_comes_from(page, cinema, new_page, half_star_cinema):
@@ -135,15 +135,23 @@ def test_what_was_forecast_before_a_rating_is_remembered(page, cinema):
     forecast = ask(cinema, "api/fold-in", {"ratings": first, "items": [item]})["forecasts"][0]
     rate(page, 1, 2)
     told = plain(page.locator(".to-rate").nth(1).locator(".under").inner_text())
-    assert told == f"it had said {forecast['prediction']:g} · {percent(forecast['reliability'])}"
+    assert told == f"it said {forecast['prediction']:g} · {percent(forecast['reliability'])}"
 
 
-def test_well_known_films_are_forecast_from_best_to_worst(page):
+def test_all_films_or_the_well_known(page, cinema):
     rate_five(page)
-    before = answers(page)
-    page.get_by_role("radio", name="Well-known films").check()
+    before, well_known = answers(page), shown(page)
+    page.get_by_role("radio", name="All films").check()
     page.wait_for_function("n => performance.getEntriesByName('starcast-answer').length > n", arg=before)
-    assert page.locator(".film").count() == 35  # the forty that are rated most, less the five that are rated here
+    assert shown(page) == well_known  # the cinema has fewer films than count as well known
+    asked = []
+    page.on("request", lambda request: asked.append(request.post_data_json) if request.method == "POST" else None)
+    rate(page, 5, 2)
+    page.get_by_role("radio", name="Well-known films").check()
+    page.wait_for_function("n => performance.getEntriesByName('starcast-answer').length > n", arg=before + 2)
+    everything = {film["item"] for film in ask(cinema, "api/items?limit=100")["items"]}
+    assert "candidates" not in asked[0]
+    assert set(asked[-1]["candidates"]) == everything
 
 
 def test_surer_films_can_be_asked_for(page, cinema):

@@ -3,7 +3,7 @@
 import { get, latest, post } from "./api.js";
 import { Combobox } from "./combobox.js";
 import { Connection } from "./connection.js";
-import { at, Chart } from "./curve.js";
+import { at, Chart, FULL, SMALL } from "./curve.js";
 import { announce, byId, make } from "./dom.js";
 import { Empty } from "./empty.js";
 import { Forecasts } from "./forecasts.js";
@@ -13,8 +13,8 @@ import { Store } from "./store.js";
 import { count, isThin, number, percent, plural, saySentence, sayTitle, sureness, unit } from "./text.js";
 import { showNoWhy, showWaiting, showWhy } from "./why.js";
 
-const BEST = 20;
-const FAMOUS = 40; // the best known, from those one would like most to those one would like least
+const N = 20;
+const FAMOUS = 100; // how many of the most rated films count as well known
 
 class Page {
   constructor(model) {
@@ -25,14 +25,25 @@ class Page {
     this.floor = 0; // the least reliability that the listed films were asked for
     this.empty = new Empty(this.scores);
     this.forecasts = new Forecasts(this.scores, { onOpen: (film, panel) => this.#tellWhy(film, panel) });
-    this.shelf = new Shelf(this.store, this.scores, { onChange: (said) => this.refresh(said), onFail });
+    this.shelf = new Shelf(this.store, this.scores, {
+      onChange: (said) => this.refresh(said),
+      onBring: (film) => this.#foresee(film),
+      onFail,
+    });
     this.known = new Known(this.store, { onChoose: () => this.refresh(), onFail });
-    this.chart = model.card?.curve?.length ? new Chart(model.card) : null;
+    const places = model.card?.curve?.length
+      ? [
+          ["chart", FULL],
+          ["small-chart", SMALL],
+        ]
+      : [];
+    this.charts = places.map(([id, frame]) => new Chart(model.card, byId(id), frame));
     this.#wire();
     this.#introduce();
   }
 
   async open() {
+    this.#wellKnown().catch(onFail); // so that the first rating need not wait for it
     this.#choose(this.store.state.threshold);
     this.#showWho();
     await Promise.all([this.model.can_fold_in ? this.shelf.open() : null, this.known.show(), this.refresh()]);
@@ -61,9 +72,23 @@ class Page {
   }
 
   #foldIn(signal) {
-    const ratings = this.store.ratings.map(({ item, rating }) => ({ item, rating }));
     const items = this.shelf.unrated().map((film) => film.item);
-    return this.#list("api/fold-in", { ratings, items }, signal);
+    return this.#list("api/fold-in", { ratings: this.#given(), items }, signal);
+  }
+
+  /** Forecast a film before it is rated, so that both can be compared then. */
+  async #foresee({ item }) {
+    if (this.store.ratings.length === 0 || this.store.ratingOf(item)) return;
+    try {
+      const { forecasts } = await post("api/fold-in", { ratings: this.#given(), n: 1, items: [item] });
+      if (!this.store.ratingOf(item)) this.shelf.expect(forecasts);
+    } catch (error) {
+      onFail(error);
+    }
+  }
+
+  #given() {
+    return this.store.ratings.map(({ item, rating }) => ({ item, rating }));
   }
 
   #recommend(signal) {
@@ -71,11 +96,18 @@ class Page {
   }
 
   async #list(path, asked, signal) {
-    const famous = this.store.state.view === "famous";
-    if (famous)
-      this.famous ??= (await get("api/items", { query: "", limit: FAMOUS }, signal)).items.map((film) => film.item);
-    const which = famous ? { candidates: this.famous, n: FAMOUS } : { n: BEST };
-    return post(path, { ...asked, ...which, threshold: this.floor }, signal);
+    const famous = this.store.state.view === "famous" ? { candidates: await this.#wellKnown() } : {};
+    return post(path, { ...asked, ...famous, n: N, threshold: this.floor }, signal);
+  }
+
+  /** The items that are rated most; asked for once, and again only if that failed. */
+  #wellKnown() {
+    const ask = async () => (await get("api/items", { query: "", limit: FAMOUS })).items.map((film) => film.item);
+    this.famous ??= ask().catch((error) => {
+      this.famous = null;
+      throw error;
+    });
+    return this.famous;
   }
 
   #show({ recommendations, forecasts = [] }, said, start) {
@@ -89,7 +121,7 @@ class Page {
     if (recommendations.length > 0) this.empty.hide();
     else if (this.floor > 0)
       this.empty.say("Nothing is that sure", "Move the slider to the left, or go back to the whole list.");
-    else this.empty.say("Nothing left to forecast", "All of these are rated already. Look among the others.");
+    else this.empty.say("Nothing left to forecast", "All well-known films are rated already. Look among all films.");
     const first = recommendations[0];
     const lead = first
       ? ` First: ${sayTitle(first)}, ${number.format(first.prediction ?? first.mean)}, ${sureness(first.reliability)}, ${percent(first.reliability)}.`
@@ -134,9 +166,9 @@ class Page {
 
   #sentence(threshold) {
     const { card } = this.model;
-    if (!this.chart) return (byId("sentence").textContent = "This model comes without a curve.");
+    if (this.charts.length === 0) return (byId("sentence").textContent = "This model comes without a curve.");
     const [point, whole] = [at(card.curve, threshold), at(card.curve, 0)];
-    this.chart.choose(point);
+    for (const chart of this.charts) chart.choose(point);
     byId("sentence").replaceChildren(
       ...saySentence(point, card.n).map((part, place) => (place % 2 ? make("b", {}, part) : part)),
     );
@@ -151,8 +183,8 @@ class Page {
   }
 
   async #tellWhy(film, panel) {
-    const { who, user, ratings } = this.store.state;
-    const asked = who === "user" ? { user } : { ratings: ratings.map(({ item, rating }) => ({ item, rating })) };
+    const { who, user } = this.store.state;
+    const asked = who === "user" ? { user } : { ratings: this.#given() };
     if (!this.model.can_explain)
       return showNoWhy(panel, film, this.scores, "This model cannot say which ratings moved it.");
     if (!panel.hasChildNodes()) showWaiting(panel);

@@ -1,14 +1,12 @@
 // The error-coverage curve of the model's card, and the point on it that the slider chooses.
 
-import { byId, draw } from "./dom.js";
+import { draw } from "./dom.js";
 import { isThin, percent } from "./text.js";
 
-const WIDTH = 320;
-const HEIGHT = 194;
-const LEFT = 40;
-const RIGHT = 12;
-const TOP = 24;
-const BOTTOM = 38;
+/** With axes and words, where there is room. */
+export const FULL = { width: 320, height: 194, left: 40, right: 12, top: 24, bottom: 38, words: true };
+/** The line and the point alone, beside a slider on a phone. */
+export const SMALL = { width: 132, height: 60, left: 8, right: 8, top: 8, bottom: 8, words: false };
 
 /** What the card says of a threshold; between two of its steps, on the straight line. */
 export function at(curve, threshold) {
@@ -23,47 +21,52 @@ export function at(curve, threshold) {
 }
 
 export class Chart {
-  constructor(card) {
-    this.card = card;
+  constructor(card, place, frame) {
+    Object.assign(this, { card, frame });
     this.drawn = card.curve.filter((step) => !isThin(step, card.n));
     const worst = Math.max(0.1, ...this.drawn.map((step) => 1 - step.accuracy));
-    this.top = Math.ceil(worst * 10 + 0.2) / 10;
-    this.svg = draw("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", class: "chart" });
-    this.#axes();
+    this.worst = Math.ceil(worst * 10 + 0.2) / 10;
+    const hidden = frame.words ? { role: "img" } : { "aria-hidden": "true" };
+    this.svg = draw("svg", { viewBox: `0 0 ${frame.width} ${frame.height}`, class: "chart", ...hidden });
+    this.#grid();
+    if (frame.words) this.#words();
     this.#line();
     this.#chosen();
-    byId("chart").replaceChildren(this.svg);
+    place.replaceChildren(this.svg);
   }
 
-  x = (coverage) => LEFT + coverage * (WIDTH - LEFT - RIGHT);
-  y = (wrong) => TOP + (1 - wrong / this.top) * (HEIGHT - TOP - BOTTOM);
+  x(coverage) {
+    const { width, left, right } = this.frame;
+    return left + coverage * (width - left - right);
+  }
 
-  #axes() {
-    const floor = this.y(0);
-    const step = this.top > 0.5 ? 0.2 : 0.1;
-    for (let wrong = 0; wrong <= this.top + 1e-9; wrong += step) {
-      this.svg.append(
-        draw("line", {
-          x1: LEFT,
-          x2: WIDTH - RIGHT,
-          y1: this.y(wrong),
-          y2: this.y(wrong),
-          class: wrong ? "grid" : "axis",
-        }),
-        draw("text", { x: LEFT - 7, y: this.y(wrong) + 3.5, class: "tick end" }, percent(wrong)),
-      );
+  y(wrong) {
+    const { height, top, bottom } = this.frame;
+    return top + (1 - wrong / this.worst) * (height - top - bottom);
+  }
+
+  *#steps() {
+    const step = this.worst > 0.5 ? 0.2 : 0.1;
+    for (let wrong = 0; wrong <= this.worst + 1e-9; wrong += step) yield wrong;
+  }
+
+  #grid() {
+    for (const wrong of this.frame.words ? this.#steps() : [0]) {
+      const line = draw("line", { class: wrong ? "grid" : "axis" });
+      place(line, { x1: this.x(0), x2: this.x(1), y1: this.y(wrong), y2: this.y(wrong) });
+      this.svg.append(line);
     }
-    for (const [coverage, side] of [
-      [0, "start"],
-      [0.5, "middle"],
-      [1, "end"],
-    ]) {
-      this.svg.append(draw("text", { x: this.x(coverage), y: floor + 15, class: `tick ${side}` }, percent(coverage)));
-    }
-    this.svg.append(
-      draw("text", { x: this.x(0.5), y: HEIGHT - 6, class: "title middle" }, "forecasts it keeps"),
-      draw("text", { x: 8, y: 10, class: "title start" }, "of those it keeps, wrong"),
-    );
+  }
+
+  #words() {
+    const { height, left } = this.frame;
+    const write = (x, y, side, text) => this.svg.append(draw("text", { x, y, class: side }, text));
+    for (const wrong of this.#steps()) write(left - 7, this.y(wrong) + 3.5, "end", percent(wrong));
+    write(this.x(0), this.y(0) + 15, "start", percent(0));
+    write(this.x(0.5), this.y(0) + 15, "middle", percent(0.5));
+    write(this.x(1), this.y(0) + 15, "end", percent(1));
+    write(this.x(0.5), height - 6, "middle", "forecasts it keeps");
+    write(8, 10, "start", "of those it keeps, wrong");
   }
 
   #line() {
@@ -86,7 +89,8 @@ export class Chart {
     this.halo = draw("circle", { r: 10, class: "halo" });
     this.dot = draw("circle", { r: 5, class: "dot" });
     this.words = draw("text", { class: "chosen" });
-    this.svg.append(this.drop, this.across, this.halo, this.dot, this.words);
+    this.svg.append(this.drop, this.across, this.halo, this.dot);
+    if (this.frame.words) this.svg.append(this.words);
   }
 
   /** Put the point where the curve says that this threshold is. */
@@ -101,10 +105,10 @@ export class Chart {
     if (hidden) return;
     const [x, y] = [this.x(point.coverage), this.y(1 - point.accuracy)];
     place(this.drop, { x1: x, x2: x, y1: y, y2: this.y(0) });
-    place(this.across, { x1: LEFT, x2: x, y1: y, y2: y });
+    place(this.across, { x1: this.x(0), x2: x, y1: y, y2: y });
     place(this.halo, { cx: x, cy: y });
     place(this.dot, { cx: x, cy: y });
-    const leftwards = x > WIDTH - 100;
+    const leftwards = x > this.frame.width - 100;
     place(this.words, { x: leftwards ? x - 6 : x + 12, y: leftwards ? y - 13 : y + 14 });
     this.words.classList.toggle("end", leftwards);
     this.words.textContent = `${percent(1 - point.accuracy)} wrong`;

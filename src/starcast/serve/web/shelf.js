@@ -10,9 +10,9 @@ const GOAL = 5;
 const PAGE = 60;
 
 export class Shelf {
-  /** onChange() after every rating, onFail(error) when no films can be offered. */
-  constructor(store, scores, { onChange, onFail }) {
-    Object.assign(this, { store, scores, onChange, onFail });
+  /** onChange() after every rating, onBring(film) when one comes by search, onFail(error) when none can be offered. */
+  constructor(store, scores, { onChange, onBring, onFail }) {
+    Object.assign(this, { store, scores, onChange, onBring, onFail });
     this.rows = new Map();
     this.forecasts = new Map(); // what was forecast for films on the shelf before they were rated
     this.popular = [];
@@ -42,6 +42,7 @@ export class Shelf {
     row.element.classList.add("brought");
     row.element.scrollIntoView({ block: "nearest" });
     focusControl(row.control);
+    this.onBring(film);
   }
 
   async offerOthers() {
@@ -115,9 +116,7 @@ export class Shelf {
     element.classList.toggle("rated", Boolean(rated));
     remove.hidden = !rated;
     const before = rated?.before;
-    under.textContent = before
-      ? `it had said ${number.format(before.prediction)} · ${percent(before.reliability)}`
-      : "";
+    under.textContent = before ? `it said ${number.format(before.prediction)} · ${percent(before.reliability)}` : "";
     under.classList.toggle("hit", Boolean(before) && before.prediction === rated.rating);
   }
 

@@ -1,6 +1,6 @@
 // What this browser remembers, a drawer for each data set: who you are, your ratings, the threshold.
 
-const EMPTY = { who: "newcomer", ratings: [], user: null, threshold: 0, view: "best" };
+const EMPTY = { who: "newcomer", ratings: [], user: null, threshold: 0, view: "famous" };
 
 export class Store {
   constructor(digest, scores) {
@@ -63,7 +63,7 @@ function sound(state, scores) {
   if (state === null || typeof state !== "object") return {};
   const kept = {};
   if (state.who === "user" || state.who === "newcomer") kept.who = state.who;
-  if (state.view === "best" || state.view === "famous") kept.view = state.view;
+  if (state.view === "all" || state.view === "famous") kept.view = state.view;
   if (["string", "number"].includes(typeof state.user)) kept.user = state.user;
   if (state.threshold >= 0 && state.threshold <= 1) kept.threshold = Number(state.threshold);
   if (Array.isArray(state.ratings)) {

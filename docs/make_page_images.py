@@ -1,0 +1,78 @@
+"""Remakes the pictures of the page from a running service.
+
+    starcast serve model.starcast --test ml-1m --split benchmark --name "MovieLens 1M" --port 8080
+    python docs/make_page_images.py http://127.0.0.1:8080
+
+The page uses the system's fonts; the pictures were made with fonts-inter and fonts-texgyre installed.
+"""
+
+import shutil
+import sys
+from pathlib import Path
+
+from playwright.sync_api import Browser, Page, sync_playwright
+
+IMAGES = Path(__file__).parent / "images"
+RATINGS = {"the matrix 1999": 5, "godfather the 1972": 4, "toy story 1995": 3, "american beauty": 5, "dumb & dumber": 1}
+LIMIT = 300_000  # bytes of a picture
+
+
+def main(address: str) -> None:
+    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if path is None:
+        sys.exit("chromium must be installed. On Debian: apt install chromium")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+        desk(browser, address)
+        phone(browser, address)
+        browser.close()
+
+
+def desk(browser: Browser, address: str) -> None:
+    """The whole page by day: five ratings, the slider at 55 %."""
+    page = open_page(browser, address, viewport={"width": 1280, "height": 1040}, color_scheme="light")
+    slide(page, 0.55)
+    page.evaluate("document.activeElement.blur()")
+    keep(page, "page-light.png")
+
+
+def phone(browser: Browser, address: str) -> None:
+    """The forecasts on a phone by night: those that are sure enough, and those that stay silent."""
+    size = {"width": 390, "height": 844}
+    page = open_page(browser, address, viewport=size, color_scheme="dark", is_mobile=True, device_scale_factor=1.5)
+    slide(page, 0.55)
+    page.locator(".legend").evaluate("e => { e.scrollIntoView(); scrollBy(0, 44) }")
+    keep(page, "page-phone-dark.png")
+
+
+def open_page(browser: Browser, address: str, **options: object) -> Page:
+    """A new visitor who has rated five films."""
+    page = browser.new_context(reduced_motion="reduce", **options).new_page()  # type: ignore[arg-type]
+    page.goto(address)
+    page.wait_for_selector("html[data-ready]")
+    for title, score in RATINGS.items():
+        page.locator("#film-search").fill(title)
+        page.locator("#film-search-list [role=option]").first.click()
+        page.wait_for_load_state("networkidle")
+        page.locator(".to-rate").first.locator(f"label:has(input[value='{score}'])").click()
+    page.wait_for_function("n => performance.getEntriesByName('starcast-answer').length >= n", arg=len(RATINGS))
+    return page
+
+
+def slide(page: Page, threshold: float) -> None:
+    page.locator("#threshold").fill(str(threshold))
+
+
+def keep(page: Page, name: str) -> None:
+    page.wait_for_timeout(500)
+    page.screenshot(path=IMAGES / name)
+    size = (IMAGES / name).stat().st_size
+    if size > LIMIT:
+        sys.exit(f"{name} must have at most {LIMIT:,} bytes, it has {size:,}.")
+    print(f"{IMAGES / name}: {size:,} bytes")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    main(sys.argv[1])
