@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 
 import httpx
+import psutil
 
 import starcast as sc
 from starcast.serve.app import make_app
@@ -116,7 +117,9 @@ class Process:
 
     def workers(self):
         """The processes that answer."""
-        import psutil
-
-        children = psutil.Process(self.process.pid).children()
-        return [child for child in children if any("spawn_main" in word for word in child.cmdline())]
+        found = []
+        for child in psutil.Process(self.process.pid).children():
+            with contextlib.suppress(psutil.Error):  # it has just ended
+                if any("spawn_main" in word for word in child.cmdline()):
+                    found.append(child)
+        return found

@@ -144,6 +144,12 @@ def test_names_may_be_written_as_text_or_number(service):
     assert one["item"] == "73"
 
 
+def test_a_whole_number_may_be_written_with_a_point(service):
+    asked = b'{"pairs": [{"user": 1.0, "item": 20e-1}], "threshold": 0.0}'
+    (row,) = service.post("/api/predict", content=asked, headers=JSON).json()["forecasts"]
+    assert (row["user"], row["item"], row["known"]) == (1, 2, True)
+
+
 def test_text_that_is_no_name_is_an_unknown_name(service):
     pairs = [
         {"user": "nobody", "item": 1},

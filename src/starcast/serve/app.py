@@ -97,9 +97,21 @@ def _limit(app: FastAPI, limits: Limits) -> None:
                 field = kinds[kind]["properties"][name]
                 choices = [choice for choice in field.get("anyOf", [field]) if choice.get("type") != "null"]
                 choices[0][rule] = getattr(limits, limit)
+        _make_exact(kinds)
         return found
 
     app.openapi = openapi  # type: ignore[method-assign]
+
+
+def _make_exact(found: Any) -> None:
+    """Write the bounds of 64 bits as whole numbers, where FastAPI has the doubles next to them."""
+    if isinstance(found, dict):
+        if found.get("maximum") == float(schema.MOST):
+            found |= {"minimum": schema.LEAST, "maximum": schema.MOST}
+        found = list(found.values())
+    if isinstance(found, list):
+        for part in found:
+            _make_exact(part)
 
 
 LIST = {"n": ("maximum", "n"), "exclude": ("maxItems", "pairs"), "candidates": ("maxItems", "pairs")}

@@ -91,7 +91,7 @@ async def _body(receive: Receive, most: int) -> bytes:
         message: Message = await receive()
         if message["type"] == "http.disconnect":
             raise GoneError
-        part, more = message["body"], message["more_body"]
+        part, more = message.get("body", b""), message.get("more_body", False)
         size += len(part)
         if size <= most:
             parts.append(part)

@@ -27,7 +27,7 @@ class HurriedProtocol(HttpToolsProtocol):
         super().__init__(*given, **named)
         self._due: asyncio.TimerHandle | None = None
         self._stuck: asyncio.TimerHandle | None = None
-        self._in_head, self._head, self._is_leaving = True, 0, False
+        self._in_head, self._head, self._heads, self._is_leaving = True, 0, 0, False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait."""
@@ -46,8 +46,9 @@ class HurriedProtocol(HttpToolsProtocol):
             return
         if self._due is None and (self.cycle is None or self.cycle.response_complete):
             self._wait()
+        heads, was_in_head = self._heads, self._in_head
         super().data_received(data)
-        if self._in_head:
+        if was_in_head and heads == self._heads:  # nothing but head in all of this
             self._head += len(data)
             if self._head > MOST_HEAD:
                 self._send_away(431, "too_long", f"address and headers must be at most {MOST_HEAD:,} bytes together.")
@@ -55,13 +56,12 @@ class HurriedProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """Begin a request."""
         super().on_message_begin()
-        self._in_head, self._head = True, 0
         if self._due is None:
             self._wait()
 
     def on_headers_complete(self) -> None:
         """Begin its body."""
-        self._in_head, self._head = False, 0
+        self._in_head, self._head, self._heads = False, 0, self._heads + 1
         super().on_headers_complete()
         if self._is_leaving and self.cycle is not None:
             self.cycle.keep_alive = False
@@ -115,19 +115,18 @@ class HurriedProtocol(HttpToolsProtocol):
 
     def _give_up(self) -> None:
         self._due = None
-        if self.cycle is not None and self.cycle.response_started and not self.cycle.response_complete:
-            self._close()
-        else:
-            self._send_away(408, "too_slow", f"a request must arrive within {self.seconds:g} seconds.")
+        self._send_away(408, "too_slow", f"a request must arrive within {self.seconds:g} seconds.")
 
     def _send_away(self, status: int, code: str, message: str) -> None:
         if self.transport.is_closing():
-            return
+            return None
+        if self.cycle is not None and self.cycle.response_started and not self.cycle.response_complete:
+            return self._close()  # in the midst of another answer
         body = json.dumps(RefusalError(status, code, message).body()).encode()
         lines = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)), *FRESH]
         head = b"".join(name + b": " + value + b"\r\n" for name, value in lines)
         self.transport.write(STATUS_LINE[status] + head + b"connection: close\r\n\r\n" + body)
-        self._close()
+        return self._close()
 
     def _close(self) -> None:
         if not self.transport.is_closing():

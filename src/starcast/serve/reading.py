@@ -47,7 +47,7 @@ def _parse(body: bytes) -> Any:
     except UnicodeDecodeError as error:
         raise _bad(f"the body must be UTF-8, but byte {error.start:,} is not") from None
     try:
-        return json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse_constant)
+        return json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse_constant, parse_float=_number)
     except RecursionError:
         raise _bad("the body must not be nested that deep") from None
     except json.JSONDecodeError as error:
@@ -63,6 +63,12 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(name for name in names if names.count(name) > 1)
         raise _bad(f"every key must be there once, but {_shown(twice)} is there more often")
     return found
+
+
+def _number(text: str) -> float:
+    """Return 30 for 30.0 and 3e1, which are whole numbers in JSON."""
+    value = float(text)
+    return int(value) if value.is_integer() else value
 
 
 def _refuse_constant(name: str) -> Any:

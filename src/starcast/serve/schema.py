@@ -4,8 +4,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr
 
-# Names travel as in the model's data: whole numbers of 64 bits, or text.
-Integer = Annotated[StrictInt, Field(ge=-(2**63), le=2**63 - 1)]
+# Names travel as in the model's data: whole numbers of 64 bits, or text. FastAPI would describe the bounds as doubles.
+LEAST, MOST = -(2**63), 2**63 - 1
+Integer = Annotated[StrictInt, Field(ge=LEAST, le=MOST)]
 Text = Annotated[StrictStr, Field(max_length=1000)]
 Name = Integer | Text
 Number = Annotated[StrictFloat, Field(allow_inf_nan=False)]

@@ -268,12 +268,18 @@ def _make_edition(source: Source, folder: Path, line: Connection) -> None:
 def listen(host: str, port: int) -> socket.socket:
     """Return a socket that listens there."""
     try:
+        if not 0 <= port < 1 << 16:
+            raise OverflowError("a port is a number from 0 to 65535")
         family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[
             0
         ]
         listener = socket.socket(family, kind)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+        except BaseException:
+            listener.close()
+            raise
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise ParameterError(
