@@ -3,6 +3,9 @@
 import { byId, calm, draw, make, star } from "./dom.js";
 import { likeliest, number, percent, sayScore, sayTitle, sureness } from "./text.js";
 
+const APPEAR = { duration: 240, easing: "ease-out" };
+const MOVE = { duration: 320, easing: "cubic-bezier(.2,.7,.2,1)" };
+
 export class Forecasts {
   /** onOpen(film, panel) fills the panel that tells why. */
   constructor(scores, { onOpen }) {
@@ -22,7 +25,7 @@ export class Forecasts {
     return [...this.rows.values()].filter((row) => row.forecast.reliability >= this.threshold).length;
   }
 
-  /** Show these; rows that stay glide to their new places, and their bars to their new heights. */
+  /** Show these, to be faded next; rows that stay glide to their new places, and their bars to their new heights. */
   show(forecasts) {
     const before = new Map([...this.rows].map(([item, row]) => [item, row.element.getBoundingClientRect().top]));
     const kept = new Map();
@@ -37,7 +40,6 @@ export class Forecasts {
     this.rows = kept;
     this.#glide(before);
     this.#dots();
-    this.fade(this.threshold);
   }
 
   /** Silence those below the threshold. */
@@ -124,7 +126,10 @@ export class Forecasts {
     row.bars.setAttribute("aria-label", `Chances: ${said.join(", ")}`);
   }
 
-  #verdict({ forecast, verdict }, silent) {
+  #verdict(row, silent) {
+    const { forecast, verdict } = row;
+    if (row.told?.forecast === forecast && row.told.silent === silent) return;
+    row.told = { forecast, silent };
     const words = silent ? "stays silent" : sureness(forecast.reliability);
     const score = likeliest(forecast.probs, this.scores);
     const told = silent
@@ -155,18 +160,17 @@ export class Forecasts {
     );
   }
 
+  /** All places are read before anything is set in motion, or each would be laid out anew. */
   #glide(before) {
     if (calm()) return;
-    for (const [item, row] of this.rows) {
+    const moves = [...this.rows].map(([item, { element }]) => {
       const from = before.get(item);
-      const move = from === undefined ? 0 : from - row.element.getBoundingClientRect().top;
-      if (from === undefined)
-        row.element.animate([{ opacity: 0 }, { opacity: 1 }], { duration: 240, easing: "ease-out" });
+      return [element, from === undefined ? null : from - element.getBoundingClientRect().top];
+    });
+    for (const [element, move] of moves) {
+      if (move === null) element.animate([{ opacity: 0 }, { opacity: 1 }], APPEAR);
       else if (Math.abs(move) > 1)
-        row.element.animate([{ transform: `translateY(${move}px)` }, { transform: "none" }], {
-          duration: 320,
-          easing: "cubic-bezier(.2,.7,.2,1)",
-        });
+        element.animate([{ transform: `translateY(${move}px)` }, { transform: "none" }], MOVE);
     }
   }
 }
