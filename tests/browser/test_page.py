@@ -138,6 +138,31 @@ def test_what_was_forecast_before_a_rating_is_remembered(page, cinema):
     assert told == f"it said {forecast['prediction']:g} · {percent(forecast['reliability'])}"
 
 
+def test_a_film_found_by_search_is_forecast_before_it_is_rated(page, cinema):
+    rate(page, 0, 5)
+    with page.expect_response("**/api/fold-in") as answer:
+        page.get_by_role("combobox", name="Search films").fill("film number 40")
+        page.get_by_role("option").first.click()
+    forecast = answer.value.json()["forecasts"][0]
+    rate(page, 0, 5)
+    told = plain(page.locator(".to-rate").first.locator(".under").inner_text())
+    assert told.endswith(f"it said {forecast['prediction']:g} · {percent(forecast['reliability'])}")
+
+
+def test_reasons_that_come_late_do_not_replace_newer_ones(page):
+    rate_five(page)
+    held = []
+    page.route("**/api/explain", lambda route: held.append(route) if not held else route.continue_())
+    page.locator(".film").first.get_by_role("button").click()
+    page.get_by_text("Leaving out your ratings in turn").wait_for()
+    rate(page, 0, 4)
+    page.locator(".ledger").wait_for()
+    reasons = page.locator(".reasons").inner_text()
+    held[0].fulfill(json={"reasons": []})
+    page.wait_for_timeout(100)
+    assert page.locator(".reasons").inner_text() == reasons
+
+
 def test_all_films_or_the_well_known(page, cinema):
     rate_five(page)
     before, well_known = answers(page), shown(page)

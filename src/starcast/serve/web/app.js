@@ -22,6 +22,7 @@ class Page {
     this.scores = model.scores;
     this.store = new Store(model.data?.digest, this.scores);
     this.ask = latest();
+    this.asked = new WeakMap();
     this.floor = 0; // the least reliability that the listed films were asked for
     this.empty = new Empty(this.scores);
     this.forecasts = new Forecasts(this.scores, { onOpen: (film, panel) => this.#tellWhy(film, panel) });
@@ -67,6 +68,7 @@ class Page {
       this.#show(answer, said, start);
       connection.fine();
     } catch (error) {
+      if (error.name !== "AbortError") byId("films").removeAttribute("aria-busy");
       onFail(error);
     }
   }
@@ -188,9 +190,11 @@ class Page {
     if (!this.model.can_explain)
       return showNoWhy(panel, film, this.scores, "This model cannot say which ratings moved it.");
     if (!panel.hasChildNodes()) showWaiting(panel);
+    const mine = Symbol("the latest question of this panel");
+    this.asked.set(panel, mine);
     try {
       const { reasons } = await post("api/explain", { ...asked, item: film.item, n: 5 });
-      showWhy(panel, film, reasons, this.scores, who === "user" ? "they" : "you");
+      if (this.asked.get(panel) === mine) showWhy(panel, film, reasons, this.scores, who === "user" ? "they" : "you");
     } catch (error) {
       showNoWhy(panel, film, this.scores, "The reasons could not be fetched.");
       onFail(error);
