@@ -62,7 +62,7 @@ def recommend(served: Served, question: schema.RecommendQuestion) -> dict[str, A
 
 def recommend_by_query(served: Served, question: schema.RecommendQuery) -> dict[str, Any]:
     """Return the same for a query string."""
-    return recommend(served, schema.RecommendQuestion(**question.model_dump()))
+    return recommend(served, schema.RecommendQuestion.model_construct(**question.model_dump()))
 
 
 def fold_in(served: Served, question: schema.FoldInQuestion) -> dict[str, Any]:

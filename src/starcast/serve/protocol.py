@@ -53,6 +53,17 @@ class HurriedProtocol(HttpToolsProtocol):
             if self._head > MOST_HEAD:
                 self._send_away(431, "too_long", f"address and headers must be at most {MOST_HEAD:,} bytes together.")
 
+    def eof_received(self) -> bool | None:  # type: ignore[override]
+        """Answer a client that has said all it wants to say; tell one that stopped halfway."""
+        if self.cycle is not None and not self.cycle.response_complete and not self.cycle.more_body:
+            for cycle, _ in self.pipeline:
+                cycle.keep_alive = not cycle.more_body
+            self.cycle.keep_alive = False
+            return True
+        if self._due is not None and (self._head or self.cycle is not None):
+            self._send_away(400, "bad_request", "the request ended before it was whole.")
+        return None
+
     def on_message_begin(self) -> None:
         """Begin a request."""
         super().on_message_begin()

@@ -9,6 +9,7 @@ LEAST, MOST = -(2**63), 2**63 - 1
 Integer = Annotated[StrictInt, Field(ge=LEAST, le=MOST)]
 Text = Annotated[StrictStr, Field(max_length=1000)]
 Name = Integer | Text
+NameText = Annotated[str, Field(max_length=1000, examples=["1"])]
 Number = Annotated[StrictFloat, Field(allow_inf_nan=False)]
 Fraction = Annotated[Number, Field(ge=0, le=1)]
 Count = Annotated[StrictInt, Field(ge=1)]
@@ -66,11 +67,11 @@ class RecommendQuestion(Question):
 class RecommendQuery(Question):
     """The same as a query string; lists are repeated."""
 
-    user: Annotated[str, Field(max_length=1000, examples=["1"])]
+    user: NameText
     n: Annotated[int, Field(ge=1)] = 10
     threshold: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.0
-    exclude: list[str] = []
-    candidates: list[str] | None = None
+    exclude: list[NameText] = []
+    candidates: list[NameText] | None = None
     exclude_seen: bool = True
 
 
@@ -116,7 +117,7 @@ class UsersQuery(Question):
 class RatingsQuery(Question):
     """Whose ratings."""
 
-    user: Annotated[str, Field(max_length=1000, examples=["1"])]
+    user: NameText
     limit: Size = 20
 
 
