@@ -41,36 +41,35 @@ STARCAST_INLINE Batch yes_or_no(const Pass& pass, const int8_t* score, int batch
 
 // x_s += rate (sum_ratings g_s f_s - decay x_s), all ratings of the row in one step.
 template <int S, int D, bool Scored>
-void bemf_gradient_rows(const Pass& pass, int64_t first, int64_t last, float* sums) {
-  const Layout layout(pass.n_scores);
-  const int n_slots = layout.slots(pass.n_factors);
-  const int64_t stride = static_cast<int64_t>(n_slots) * S, last_rating = pass.indptr[last];
+void bemf_gradient_rows(const Pass& pass, int64_t first, int64_t last, float* scratch) {
+  const int n_slots = Layout(pass.n_scores).slots(pass.n_factors);
+  const int64_t stride = static_cast<int64_t>(n_slots) * S;
   const int length = Strip<S, D>::length(stride);
   const Lanes<S> start = Lanes<S>::all(0.0f);
   Strip<S, D> strip(pass.n_scores);
   for (int64_t row = first; row < last; ++row) {
-    const int64_t begin = pass.indptr[row], end = pass.indptr[row + 1];
-    float* x = pass.rows + row * stride;
+    const Visit visit(pass, row, last, stride, scratch);
+    const float* x = pass.rows + row * stride;
     Lanes<S> total = start;
-    std::memset(sums, 0, sizeof(float) * stride);
     double loglik = 0;
-    for (int64_t j = begin; j < end; j += length) {
+    for (int64_t j = visit.begin; j < visit.end; j += length) {
       Batch strip_loglik = Batch::all(0.0f);
-      strip.gather(pass, stride, j, end, length);
+      strip.gather(pass, stride, j, visit.end, length);
       for (int tile = 0; tile < strip.n_tiles; ++tile) {
         Ratings y[S];
         strip.dot(tile, x, start, 0, n_slots, y);
         for (int s = 0; s < strip.d(); ++s) y[s].store(strip.slope_at(tile, s));
       }
+      const int64_t next = visit.after(j, length);
       for (int batch = 0; batch < strip.n_batches; ++batch) {
-        ask_ahead(pass, stride, j + length + batch * B, last_rating);
+        ask_ahead(pass, stride, next + batch * B, visit.limit());
         strip_loglik = strip_loglik + yes_or_no<Scored>(pass, pass.score + j + batch * B, batch, strip);
       }
       loglik += static_cast<double>(sum(strip_loglik));
-      add_gradient(strip, n_slots, sums, total);
+      add_gradient(strip, n_slots, visit.sums, total);
     }
-    step_row(pass, layout, 1.0f, sums, total, x);
-    if constexpr (Scored) pass.row_loglik[row] = loglik;
+    if (pass.window.last) visit.step();
+    if constexpr (Scored) visit.report(loglik);
   }
 }
 

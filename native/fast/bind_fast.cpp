@@ -104,19 +104,15 @@ Method method_of(const std::string& model, Method resbemf, bool biased) {
 }
 
 std::vector<double> fit_gradient(const std::string& model, nb::tuple user_side, nb::tuple item_side, Rows P, Rows Q,
-                                 Array<float, 1> base, Array<const float, 1> values, int n_factors, bool biased,
-                                 float learning_rate, float regularization, float bias_regularization,
-                                 float recklessness, bool published, bool decay_per_rating, int n_rounds, int n_threads,
+                                 Array<float, 1> base, Array<const float, 1> values, int n_factors, float learning_rate,
+                                 float regularization, float recklessness, int n_rounds, int n_threads,
                                  nb::object callback) {
   const Side users = side_of(user_side), items = side_of(item_side);
-  ScoreFit fit = score_fit(method_of(model, Method::resbemf_gradient, biased), users.n_rows, items.n_rows, P, Q, base,
-                           values, n_factors, biased);
+  ScoreFit fit = score_fit(method_of(model, Method::resbemf_gradient, false), users.n_rows, items.n_rows, P, Q, base,
+                           values, n_factors, false);
   fit.settings.learning_rate = learning_rate;
   fit.settings.regularization = regularization;
-  fit.settings.bias_regularization = bias_regularization;
   fit.settings.recklessness = recklessness;
-  fit.settings.published = published;
-  fit.settings.per_rating = decay_per_rating;
   fit.n_rounds = n_rounds;
   fit.n_threads = n_threads;
   const Watch watch = watch_of(callback);
@@ -254,9 +250,9 @@ void bind_fast(nb::module_& m) {
         "regularization"_a, "bias_regularization"_a, "recklessness"_a = 0.0f, "n_rounds"_a = 30, "tolerance"_a = 1e-4,
         "n_threads"_a = 1, "callback"_a = nb::none());
   m.def("fit_gradient", &fit_gradient, "model"_a, "user_side"_a, "item_side"_a, "P"_a.noconvert(), "Q"_a.noconvert(),
-        "base"_a.noconvert(), "values"_a.noconvert(), "n_factors"_a, "biased"_a = false, "learning_rate"_a = 0.01f,
-        "regularization"_a = 0.0f, "bias_regularization"_a = 0.0f, "recklessness"_a = 0.0f, "published"_a = false,
-        "decay_per_rating"_a = false, "n_rounds"_a = 1, "n_threads"_a = 1, "callback"_a = nb::none());
+        "base"_a.noconvert(), "values"_a.noconvert(), "n_factors"_a, "learning_rate"_a = 0.01f,
+        "regularization"_a = 0.0f, "recklessness"_a = 0.0f, "n_rounds"_a = 1, "n_threads"_a = 1,
+        "callback"_a = nb::none());
   m.def("solve_rows", &solve_rows, "model"_a, "side"_a, "rows"_a.noconvert(), "others"_a.noconvert(),
         "base"_a.noconvert(), "values"_a.noconvert(), "n_steps"_a.noconvert(), "rates"_a.noconvert(), "n_factors"_a,
         "biased"_a = false, "regularization"_a = 0.0f, "bias_regularization"_a = 0.0f, "recklessness"_a = 0.0f,

@@ -131,11 +131,12 @@ void unravel(const float* draws, size_t n_rows, size_t D, size_t T, size_t t, si
 }
 
 // Rows of their own for ratings of others whose draws are given: for each draw a row climbs from what its prior expects
-// to its summit and makes one move from there. All rows share its noise and luck, so that none depends on those beside it.
+// to its summit and makes one move from there. All rows share its noise and luck, so that none depends on those beside
+// it.
 void place_rows(nb::tuple parts, Table features, Array<const float, 3> others, Array<const float, 3> weights,
-                Array<const float, 3> precision, Array<const float, 1> base, Table basis,
-                Array<const int32_t, 1> ranks, std::optional<Table> noise, std::optional<Array<const float, 1>> luck,
-                int n_steps, Array<float, 3> out, int n_threads) {
+                Array<const float, 3> precision, Array<const float, 1> base, Table basis, Array<const int32_t, 1> ranks,
+                std::optional<Table> noise, std::optional<Array<const float, 1>> luck, int n_steps, Array<float, 3> out,
+                int n_threads) {
   const Side side = side_of(parts);
   const Shape shape(base, basis, ranks);
   const size_t D = static_cast<size_t>(shape.n_columns), T = others.shape(2), n = static_cast<size_t>(side.n_rows);
@@ -195,9 +196,9 @@ void place_rows(nb::tuple parts, Table features, Array<const float, 3> others, A
   });
 }
 
-void proba(Array<const int32_t, 1> user, Array<const int32_t, 1> item, Array<const float, 3> P,
-           Array<const float, 3> Q, Array<const float, 1> base, Table basis, Array<const int32_t, 1> ranks,
-           Array<const float, 1> weights, Rows out, int n_threads) {
+void proba(Array<const int32_t, 1> user, Array<const int32_t, 1> item, Array<const float, 3> P, Array<const float, 3> Q,
+           Array<const float, 1> base, Table basis, Array<const int32_t, 1> ranks, Array<const float, 1> weights,
+           Rows out, int n_threads) {
   const Shape shape(base, basis, ranks);
   const size_t D = static_cast<size_t>(shape.n_columns), T = weights.shape(0);
   require(T >= 16 && T % 16 == 0, "draws must be padded to a multiple of 16.");
@@ -257,8 +258,8 @@ void gather_company(nb::tuple parts, Array<const double, 1> weight, Array<const 
   });
 }
 
-// Products of tall matrices with few columns, plainly: a threaded library's own threads would wait for each other longer
-// than this takes.
+// Products of tall matrices with few columns, plainly: a threaded library's own threads would wait for each other
+// longer than this takes.
 void cross_products(Array<const double, 2> A, Array<const double, 2> B, Array<double, 2> out) {
   const size_t n = A.shape(0), rows = A.shape(1), columns = B.shape(1);
   require(B.shape(0) == n && out.shape(0) == rows && out.shape(1) == columns, "out must be A'B.");
@@ -294,8 +295,8 @@ void bind_ordinal(nb::module_& m) {
         "basis"_a.noconvert(), "ranks"_a.noconvert(), "means"_a.noconvert(), "precision"_a.noconvert(), "n_steps"_a,
         "noise"_a.none(), "luck"_a.none(), "spread"_a.none(), "n_threads"_a);
   m.def("place_rows", &place_rows, "side"_a, "features"_a.noconvert(), "others"_a.noconvert(), "weights"_a.noconvert(),
-        "precision"_a.noconvert(), "base"_a.noconvert(), "basis"_a.noconvert(), "ranks"_a.noconvert(),
-        "noise"_a.none(), "luck"_a.none(), "n_steps"_a, "out"_a.noconvert(), "n_threads"_a);
+        "precision"_a.noconvert(), "base"_a.noconvert(), "basis"_a.noconvert(), "ranks"_a.noconvert(), "noise"_a.none(),
+        "luck"_a.none(), "n_steps"_a, "out"_a.noconvert(), "n_threads"_a);
   m.def("ordinal_proba", &proba, "user"_a.noconvert(), "item"_a.noconvert(), "P"_a.noconvert(), "Q"_a.noconvert(),
         "base"_a.noconvert(), "basis"_a.noconvert(), "ranks"_a.noconvert(), "weights"_a.noconvert(),
         "out"_a.noconvert(), "n_threads"_a);

@@ -30,13 +30,15 @@ Floats zeros(int64_t n) {
 // One side: its rows, their velocities, and sums over the rows.
 struct Half {
   const Side& side;
+  const Windows windows;
   float* rows;
   int64_t stride, n_chunks = static_cast<int64_t>(side.cuts.size()) - 1, n_rated = 0;
   Floats velocity = zeros(side.n_rows * stride), tallies = zeros(n_chunks * 3 * stride);
   std::vector<double> totals = std::vector<double>(3 * stride);  // as Pass::tally
   double penalty = 0;
 
-  Half(const Side& side, float* rows, int64_t stride) : side(side), rows(rows), stride(stride) {
+  Half(const Side& side, int64_t n_others, float* rows, int64_t stride)
+      : side(side), windows(side, n_others, stride), rows(rows), stride(stride) {
     for (int64_t row = 0; row < side.n_rows; ++row) n_rated += side.indptr[row] < side.indptr[row + 1];
   }
 
@@ -74,8 +76,8 @@ class Climb {
       : crew_(fit.n_threads),
         fit_(fit),
         stride_(layout_.stride(fit.settings.n_factors + fit.settings.biased)),
-        users_(users, fit.P, stride_),
-        items_(items, fit.Q, stride_),
+        users_(users, items.n_rows, fit.P, stride_),
+        items_(items, users.n_rows, fit.Q, stride_),
         loglik_(items.n_rows),
         decay_(zeros(stride_)),
         bend_(zeros(stride_)) {
@@ -120,7 +122,8 @@ class Climb {
   // What a rating adds to the curvature on average: the weight of the score times the mean square of the other side.
   void reckon(const Half& other) {
     const Pass& s = fit_.settings;
-    const double n = static_cast<double>(other.side.indptr[other.side.n_rows]), bold = 1 + std::abs(s.recklessness);
+    const double n = std::max<double>(1, static_cast<double>(other.side.indptr[other.side.n_rows])),
+                 bold = 1 + std::abs(s.recklessness);
     std::fill(bend_.get(), bend_.get() + stride_, 1.0f);
     for (int k = 0; k < s.n_factors + s.biased; ++k)
       for (int t = 0; t < s.n_scores; ++t) {
@@ -141,12 +144,15 @@ class Climb {
     pass.stiffness = static_cast<float>(stiffness_);
     pass.momentum = momentum;
     const std::vector<int64_t>& cuts = half.side.cuts;
-    crew_.run(half.n_chunks, [&](int64_t c, int thread) {
-      Pass own = pass;
-      own.tally = half.tallies.get() + c * 3 * stride_;
-      std::memset(own.tally, 0, sizeof(float) * 3 * stride_);
-      kernels().resbemf_gradient(own, cuts[c], cuts[c + 1], scratch_[thread].get());
-    });
+    for (int64_t w = 0; w < half.windows.size(); ++w) {
+      pass.window = half.windows[w];
+      crew_.run(half.n_chunks, [&](int64_t c, int thread) {
+        Pass own = pass;
+        own.tally = half.tallies.get() + c * 3 * stride_;
+        std::memset(own.tally, 0, sizeof(float) * 3 * stride_);
+        kernels().resbemf_gradient(own, cuts[c], cuts[c + 1], scratch_[thread].get());
+      });
+    }
     half.add_up();
     half.weigh(decay_.get());
   }

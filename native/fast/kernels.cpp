@@ -10,9 +10,9 @@
 
 namespace starcast::STARCAST_ISA_NS {
 
-template <int W, int D>
+template <int W, int S, int D>
 void exact_rows(const Pass& pass, int64_t first, int64_t last, float* scratch) {
-  ExactRow<W, D> worker(pass, scratch);
+  ExactRow<W, S, D> worker(pass, scratch);
   for (int64_t row = first; row < last; ++row) worker.step(row);
 }
 
@@ -39,18 +39,20 @@ void proba_pairs(const Question& ask, int64_t first, int64_t last) {
   }
 }
 
-// Five and ten scores, the usual ones, get code in which their number is known. W: lanes of a plane.
-#define STARCAST_BY_SCORES(n_scores, call) \
-  if (n_scores == 5) call(8, 5);           \
-  else if (n_scores == 10) call(16, 10);   \
-  else if (n_scores <= 8) call(8, 0);      \
-  else if (n_scores <= 16) call(16, 0);    \
-  else if (n_scores <= 32) call(32, 0);    \
-  else call(64, 0)
+// Five and ten scores, the usual ones, get code in which their number is known. W: lanes of a plane; S: lanes of a
+// slot, as Layout has them.
+#define STARCAST_BY_SCORES(n_scores, call)   \
+  if (n_scores == 5) call(8, 16, 5);         \
+  else if (n_scores == 10) call(16, 32, 10); \
+  else if (n_scores <= 8) call(8, 16, 0);    \
+  else if (n_scores == 9) call(16, 32, 0);   \
+  else if (n_scores <= 16) call(16, 16, 0);  \
+  else if (n_scores <= 32) call(32, 32, 0);  \
+  else call(64, 64, 0)
 
 int64_t scratch_floats(const Pass& pass) {
   int64_t floats = 0;
-#define CALL(W, D) floats = ExactRow<W, D>::scratch_floats(pass, pass.longest_row)
+#define CALL(W, S, D) floats = ExactRow<W, S, D>::scratch_floats(pass, pass.longest_row)
   STARCAST_BY_SCORES(pass.n_scores, CALL);
 #undef CALL
   return floats;
@@ -58,9 +60,8 @@ int64_t scratch_floats(const Pass& pass) {
 
 // Five scores without special wishes are walked on packed lanes where there are instructions for that.
 #if STARCAST_VECTOR_FLOATS == 16
-#define STARCAST_TRY_PACKED(Model)                                     \
-  if (pass.n_scores == 5 && pass.recklessness == 0 && !pass.published) \
-  return packed_gradient<Model, 5>(pass, first, last, scratch)
+#define STARCAST_TRY_PACKED(Model) \
+  if (pass.n_scores == 5 && pass.recklessness == 0) return packed_gradient<Model, 5>(pass, first, last, scratch)
 #else
 #define STARCAST_TRY_PACKED(Model)
 #endif
@@ -70,25 +71,25 @@ int64_t scratch_floats(const Pass& pass) {
     before;                                                                  \
     STARCAST_BY_SCORES(pass.n_scores, rows);                                 \
   }
-#define CALL(W, D) exact_rows<W, D>(pass, first, last, scratch)
+#define CALL(W, S, D) exact_rows<W, S, D>(pass, first, last, scratch)
 STARCAST_ENTRY(resbemf_exact, CALL, )
 #undef CALL
-#define CALL(W, D)                                                                                \
-  pass.row_loglik ? resbemf_gradient_rows<(W < 16 ? 16 : W), D, true>(pass, first, last, scratch) \
-                  : resbemf_gradient_rows<(W < 16 ? 16 : W), D, false>(pass, first, last, scratch)
+#define CALL(W, S, D)                                                             \
+  pass.row_loglik ? resbemf_gradient_rows<S, D, true>(pass, first, last, scratch) \
+                  : resbemf_gradient_rows<S, D, false>(pass, first, last, scratch)
 STARCAST_ENTRY(resbemf_gradient, CALL, STARCAST_TRY_PACKED(PackedSoftmax))
 #undef CALL
-#define CALL(W, D)                                                                             \
-  pass.row_loglik ? bemf_gradient_rows<(W < 16 ? 16 : W), D, true>(pass, first, last, scratch) \
-                  : bemf_gradient_rows<(W < 16 ? 16 : W), D, false>(pass, first, last, scratch)
+#define CALL(W, S, D)                                                          \
+  pass.row_loglik ? bemf_gradient_rows<S, D, true>(pass, first, last, scratch) \
+                  : bemf_gradient_rows<S, D, false>(pass, first, last, scratch)
 STARCAST_ENTRY(bemf_gradient, CALL, STARCAST_TRY_PACKED(PackedLogistic))
 #undef CALL
-#define CALL(W, D) dirmf_sgd_rows<W>(pass, first, last, scratch)
+#define CALL(W, S, D) dirmf_sgd_rows<W>(pass, first, last, scratch)
 STARCAST_ENTRY(dirmf_sgd, CALL, )
 #undef CALL
 
 void proba(const Question& ask, int64_t first, int64_t last) {
-#define CALL(W, D) proba_pairs<W>(ask, first, last)
+#define CALL(W, S, D) proba_pairs<W>(ask, first, last)
   STARCAST_BY_SCORES(ask.n_scores, CALL);
 #undef CALL
 }

@@ -10,16 +10,16 @@ namespace starcast {
 
 // Where the numbers of a row lie. A plane is one number per score (a factor, or the biases); a slot is a vector of at
 // least sixteen lanes that holds as many whole planes as fit: with five scores, three planes in sixteen lanes, so that
-// eight factors and the biases take three cache lines. Vectors of one plane may read a few floats past a row: rows are
-// made by allocate_rows, which leaves room at the end.
+// eight factors and the biases take three cache lines; with ten, three planes in thirty-two. Vectors of one plane may
+// read a few floats past a row: rows are made by allocate_rows, which leaves room at the end.
 struct Layout {
   int n_scores, width, slot, pack;
   // Always inlined, because this header is compiled for several instruction sets and the linker keeps only one copy of
   // a function.
   STARCAST_ALWAYS_INLINE explicit Layout(int d) : n_scores(d), width(8) {
     while (width < d) width *= 2;
-    slot = width < 16 ? 16 : width;
-    pack = d > 8 ? 1 : 16 / d;
+    slot = width < 16 ? 16 : width == 16 && d <= 10 ? 32 : width;
+    pack = slot / d;
   }
   STARCAST_ALWAYS_INLINE int offset(int plane) const { return plane / pack * slot + plane % pack * n_scores; }
   // Moves (at, in_slot), from (0, 0) on, to the next plane: offset without a division, for inner loops.
@@ -34,6 +34,14 @@ struct Layout {
   STARCAST_ALWAYS_INLINE int64_t stride(int n_planes) const { return static_cast<int64_t>(slots(n_planes)) * slot; }
 };
 
+// The part of every row's ratings that a gradient kernel walks: all of them, or those with a range of the other side's
+// rows, which then stays in the cache. Sums go on from window to window; rows move at the last one.
+struct Window {
+  const int64_t *begins = nullptr, *ends = nullptr;  // one per row
+  float* sums = nullptr;                             // a row each, from one window to the next; null where all is one
+  bool first = true, last = true;
+};
+
 // One half of a round: every row of one side moves, the other side stands still.
 // Rows hold n_factors planes and, if biased, one more with the row's biases.
 struct Pass {
@@ -42,6 +50,7 @@ struct Pass {
   const int8_t* score = nullptr;
   float* rows = nullptr;
   const float* others = nullptr;
+  Window window;  // gradient steps
   int n_factors = 0;
   int n_scores = 0;
   bool biased = false;
@@ -51,13 +60,11 @@ struct Pass {
   float bias_regularization = 0;
   float learning_rate = 0;
   float recklessness = 0;
-  bool per_rating = false;       // decay once per rating, as the published ResBeMF does, instead of once per row
   int64_t longest_row = 0;       // in ratings, for the scratch
   bool polish = false;           // exact: go on below what the objective can tell
-  bool published = false;        // the published ResBeMF's sigma of the true score for every score
   double* row_loglik = nullptr;  // one per row: exact, after the step; otherwise before it, and null where nobody asks
   double* row_penalty = nullptr;
-  // ResBeMF's gradient steps (momentum.hpp); arrays of a row's stride, as rows are laid out.
+  // ResBeMF's gradient steps (visit.hpp); arrays of a row's stride, as rows are laid out.
   float* velocity = nullptr;     // one row per row; null: plain steps of learning_rate
   const float* decay = nullptr;  // regularization of each number, 0 in the padding
   const float* bend = nullptr;   // curvature that a rating adds, times stiffness; 1 in the padding

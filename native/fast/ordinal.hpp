@@ -12,7 +12,7 @@
 namespace starcast::STARCAST_ISA_NS {
 
 constexpr double enough = 1e-5;  // of a log-posterior: what a step must promise to be taken
-constexpr int G = 16;  // ratings put through the softmax at a time, one a lane
+constexpr int G = 16;            // ratings put through the softmax at a time, one a lane
 
 class OrdinalRow : private Triangles {
  public:
@@ -90,8 +90,7 @@ class OrdinalRow : private Triangles {
   double look(int64_t row, const float* theta, float* g, float* H) {
     for (int64_t n = 0; n < sums_floats_; ++n) sums_[n] = 0;
     double objective = 0;
-    for (int64_t n = p_.indptr[row]; n < p_.indptr[row + 1]; n += G)
-      objective += meet(theta, n, ratings_left(row, n));
+    for (int64_t n = p_.indptr[row]; n < p_.indptr[row + 1]; n += G) objective += meet(theta, n, ratings_left(row, n));
     for (int d = 0; d < stride_; ++d) g[d] = 0;
     for (int j = 0; j < J_; ++j) {
       for (int d = 0; d < p_.ranks[j]; ++d) g[first_[j] + d] = pulls_[wide_[j] + d];
@@ -150,8 +149,8 @@ class OrdinalRow : private Triangles {
     }
   }
 
-  // The log-likelihood; for slopes also probabilities, the residuals pulled back through the basis, and their covariance
-  // through the basis, all zero for lanes without a rating.
+  // The log-likelihood; for slopes also probabilities, the residuals pulled back through the basis, and their
+  // covariance through the basis, all zero for lanes without a rating.
   template <bool Slopes>
   double softmax(const int8_t* score, int count) {
     Sixteen top = Sixteen::all(-1e30f), total = Sixteen::all(0.0f);

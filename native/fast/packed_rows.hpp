@@ -1,7 +1,6 @@
 // Gradient steps of ResBeMF and BeMF on packed lanes (packed.hpp): the usual number of scores without recklessness.
 #pragma once
 
-#include "momentum.hpp"
 #include "packed.hpp"
 
 #if STARCAST_VECTOR_FLOATS == 16
@@ -181,64 +180,52 @@ struct PackedRow {
     return (base + bias_spread(own)) * unit;
   }
 
-  // The sums of the biases are the slopes added up, packed in total.
-  STARCAST_INLINE void put_bias_sums(const Wide& total, float* sums) const {
+  // The sums of the biases are the slopes added up, packed in total, and what they were before.
+  STARCAST_INLINE void put_bias_sums(const Wide& before, const Wide& total, float* sums) const {
     if (bias_slot < 0) return;
-    Wide by_score = total;
+    Wide by_score = before + total;
     for (int t = 1; t < Packing<D>::P; ++t) by_score = by_score + packing<D>.turn[t](total);
     choose(bias_lanes, by_score, Wide::load(sums + 16 * bias_slot)).store(sums + 16 * bias_slot);
-  }
-
-  // x += rate (sums - decay x)
-  STARCAST_INLINE void step(const float* sums, float times, float* x) const {
-    for (int k = 0; k < n_slots; ++k) {
-      Wide sum = Wide::load(sums + 16 * k), decay = Wide::all(pass.regularization * times);
-      if (k == bias_slot) decay = choose(bias_lanes, Wide::all(pass.bias_regularization * times), decay);
-      const Wide old = Wide::load(x + 16 * k);
-      (old + (sum - decay * old) * pass.learning_rate).store(x + 16 * k);  // padding is 0 and stays it
-    }
   }
 };
 
 // One step of a row by all of its ratings. N: slots of a row where the compiler knows them, otherwise 0.
 template <typename Model, int D, int N, bool Scored>
-void packed_gradient_rows(const Pass& pass, int64_t first, int64_t last, float* sums) {
+void packed_gradient_rows(const Pass& pass, int64_t first, int64_t last, float* scratch) {
   constexpr int P = Packing<D>::P;
   const int n_slots = N ? N : Layout(D).slots(pass.n_factors + pass.biased);
-  const int64_t stride = static_cast<int64_t>(n_slots) * 16, last_rating = pass.indptr[last];
+  const int64_t stride = static_cast<int64_t>(n_slots) * 16;
   const int length = PackedStrip<D>::length(stride);
   const PackedRow<D> mover{pass, n_slots};
   Wide base = Wide::all(0.0f);
   if (Model::based) base.v[0] = _mm512_maskz_loadu_ps(Packing<D>::group(0), pass.base);
   base = packing<D>.spread[0](base);
-  float* prepared = sums + stride;
+  float* prepared = scratch + stride;
   PackedStrip<D> strip;
   for (int64_t row = first; row < last; ++row) {
-    const int64_t begin = pass.indptr[row], end = pass.indptr[row + 1];
-    float* x = pass.rows + row * stride;
-    const Wide start = mover.prepare(x, base, Model::unit, prepared);
+    const Visit visit(pass, row, last, stride, scratch);
+    const Wide start = mover.prepare(pass.rows + row * stride, base, Model::unit, prepared),
+               before = Wide::load(visit.sums + 16 * (pass.biased ? mover.bias_slot : 0));
     Wide total = Wide::all(0.0f);
-    std::memset(sums, 0, sizeof(float) * stride);
     Log2Lik loglik;
     int n_strips = 0;
-    for (int64_t j = begin; j < end; j += length) {
-      strip.gather(pass, stride, j, end, length);
+    for (int64_t j = visit.begin; j < visit.end; j += length) {
+      strip.gather(pass, stride, j, visit.end, length);
       if (strip.template dot<N>(prepared, n_slots, start, Model::far)) Model::tame(strip);
+      const int64_t next = visit.after(j, length);
       for (int pack = 0, n_packs = strip.n_packs; pack < n_packs; ++pack) {
-        ask_ahead_for<P>(pass, stride, j + length + pack * P, last_rating);
+        ask_ahead_for<P>(pass, stride, next + pack * P, visit.limit());
         const __mmask16 truth = strip.truth(pack);
         const Wide chances = Model::template chances<Scored>(strip, pack, truth, loglik);
         _mm512_store_ps(strip.lanes[pack], _mm512_maskz_mov_ps(truth, _mm512_set1_ps(1.0f)) - chances.v[0]);
       }
-      strip.add_gradient(n_slots, sums, total);
+      strip.add_gradient(n_slots, visit.sums, total);
       if constexpr (Scored)
         if (++n_strips % 3 == 0) loglik.fold();  // at most 48 packs
     }
-    mover.put_bias_sums(total, sums);
-    if (!pass.velocity) mover.step(sums, pass.per_rating && Model::based ? static_cast<float>(end - begin) : 1.0f, x);
-    else if (begin == end) rest(pass, stride, row);
-    else roll(pass, stride, row, static_cast<float>(end - begin), sums);
-    if constexpr (Scored) pass.row_loglik[row] = loglik.natural();
+    mover.put_bias_sums(before, total, visit.sums);
+    if (pass.window.last) visit.step();
+    if constexpr (Scored) visit.report(loglik.natural());
   }
 }
 

@@ -1,7 +1,6 @@
-// ResBeMF: the exact block step and the plain gradient step, for a range of rows.
+// ResBeMF: the exact block step and the gradient step, for a range of rows.
 #pragma once
 
-#include "momentum.hpp"
 #include "strip.hpp"
 
 namespace starcast::STARCAST_ISA_NS {
@@ -52,11 +51,6 @@ STARCAST_INLINE void softmax(const Pass& pass, const int8_t* score, int batch, S
   const Batch scale = truth.keep(reciprocal(total));
   for (int s = 0; s < n; ++s) e[s] = e[s] * scale;
   for (int s = 0; s < n; ++s) y[s] = truth.where(s, one) - e[s];
-  if (pass.published) {
-    Batch chosen = Batch::all(0.0f);
-    for (int s = 0; s < n; ++s) chosen = chosen + truth.where(s, e[s]);
-    for (int s = 0; s < n; ++s) y[s] = truth.where(s, one) - chosen;
-  }
   if (pass.recklessness != 0) {
     const Spread<S> spread(e, pass.values, n);
     if constexpr (Scored) loglik.linear = loglik.linear - spread.variance * pass.recklessness;
@@ -149,9 +143,8 @@ STARCAST_INLINE void solve(int n, float* H, float* G, float* d) {
 // The step of one row, block after block: Newton with a curvature that is block-diagonal over the scores, halved until
 // the row's objective rises. W: lanes of one plane. The row is worked on as planes of W lanes, 0 in the padding, and
 // put back at the end.
-template <int W, int D>
+template <int W, int S, int D>
 struct ExactRow {
-  static constexpr int S = W < 16 ? 16 : W;
   static constexpr int max_planes = max_block + 1;
   using L = Lanes<W>;
   const Pass& pass;
@@ -314,48 +307,44 @@ struct ExactRow {
   }
 };
 
-// x += rate (sum_ratings g f - decay x), g the derivative by the logits (or the published field), all ratings of the
-// row in one step.
+// One step of a row by all of its ratings, with momentum or without.
 template <int S, int D, bool Scored>
-void resbemf_gradient_rows(const Pass& pass, int64_t first, int64_t last, float* sums) {
+void resbemf_gradient_rows(const Pass& pass, int64_t first, int64_t last, float* scratch) {
   const Layout layout(pass.n_scores);
   const int n_slots = layout.slots(pass.n_factors + pass.biased);
-  const int64_t stride = static_cast<int64_t>(n_slots) * S, last_rating = pass.indptr[last];
+  const int64_t stride = static_cast<int64_t>(n_slots) * S;
   const int length = Strip<S, D>::length(stride);
-  float* prepared = sums + stride;
+  float* prepared = scratch + stride;
   Strip<S, D> strip(pass.n_scores);
   for (int64_t row = first; row < last; ++row) {
-    const int64_t begin = pass.indptr[row], end = pass.indptr[row + 1];
-    float* x = pass.rows + row * stride;
-    const Lanes<S> start = prepare<S>(layout, pass.n_factors, pass.biased, pass.base, x, prepared);
-    Lanes<S> total = Lanes<S>::all(0.0f);
-    std::memset(sums, 0, sizeof(float) * stride);
+    const Visit visit(pass, row, last, stride, scratch);
+    const Lanes<S> start =
+        prepare<S>(layout, pass.n_factors, pass.biased, pass.base, pass.rows + row * stride, prepared);
+    float* bias_sums = visit.sums + layout.offset(pass.n_factors);
+    alignas(64) float biases[S] = {};
+    if (pass.biased) std::memcpy(biases, bias_sums, sizeof(float) * pass.n_scores);
+    Lanes<S> total = Lanes<S>::load(biases);
     LogLik loglik;
-    for (int64_t j = begin; j < end; j += length) {
-      strip.gather(pass, stride, j, end, length);
+    for (int64_t j = visit.begin; j < visit.end; j += length) {
+      strip.gather(pass, stride, j, visit.end, length);
       for (int tile = 0; tile < strip.n_tiles; ++tile) {
         Ratings y[S];
         strip.dot(tile, prepared, start, 0, n_slots, y);
         for (int s = 0; s < strip.d(); ++s) y[s].store(strip.slope_at(tile, s));
       }
+      const int64_t next = visit.after(j, length);
       for (int batch = 0; batch < strip.n_batches; ++batch) {
-        ask_ahead(pass, stride, j + length + batch * B, last_rating);
+        ask_ahead(pass, stride, next + batch * B, visit.limit());
         softmax<S, D, false, Scored>(pass, pass.score + j + batch * B, batch, strip, loglik);
       }
-      add_gradient(strip, n_slots, sums, total);
+      add_gradient(strip, n_slots, visit.sums, total);
     }
-    const float n = static_cast<float>(end - begin);
-    if (!pass.velocity) step_row(pass, layout, pass.per_rating ? n : 1.0f, sums, total, x);
-    else if (begin == end) rest(pass, stride, row);
-    else {
-      alignas(64) float bias_sums[S];
-      total.store(bias_sums);
-      if (pass.biased) std::memcpy(sums + layout.offset(pass.n_factors), bias_sums, sizeof(float) * pass.n_scores);
-      roll(pass, stride, row, n, sums);
-    }
+    total.store(biases);
+    if (pass.biased) std::memcpy(bias_sums, biases, sizeof(float) * pass.n_scores);
+    if (pass.window.last) visit.step();
     if constexpr (Scored) {
       loglik.fold();
-      pass.row_loglik[row] = loglik.total;
+      visit.report(loglik.total);
     }
   }
 }

@@ -12,6 +12,10 @@ namespace {
 // side in it.
 int64_t chunk_ratings(int64_t n_ratings) { return std::clamp<int64_t>(n_ratings / 64, 1024, 16384); }
 
+// Bytes of the other side beyond which it is walked in windows, as it would not stay in a third-level cache; bytes of a
+// window; and ratings that a row must have in one on average, since taking up a row again costs as much as a few.
+constexpr int64_t roomy_bytes = 16 << 20, window_bytes = 8 << 20, window_ratings = 24;
+
 double in_order(const std::vector<double>& rows) { return std::accumulate(rows.begin(), rows.end(), 0.0); }
 
 auto kernel_of(Method method) {
@@ -22,6 +26,8 @@ auto kernel_of(Method method) {
                                               : k.dirmf_sgd;
 }
 
+int64_t stride_of(const Pass& pass) { return Layout(pass.n_scores).stride(pass.n_factors + pass.biased); }
+
 class Passes {
  public:
   Passes(const Side& users, const Side& items, const ScoreFit& fit)
@@ -29,6 +35,8 @@ class Passes {
         users_(users),
         items_(items),
         fit_(fit),
+        user_windows_(users, whole() ? 0 : items.n_rows, stride_of(fit.settings)),
+        item_windows_(items, whole() ? 0 : users.n_rows, stride_of(fit.settings)),
         user_loglik_(users.n_rows),
         user_penalty_(users.n_rows),
         item_loglik_(items.n_rows),
@@ -41,10 +49,10 @@ class Passes {
 
   // Gradient rounds report what the item pass meets; only the exact step needs the likelihood on both sides.
   void users() {
-    run(users_, fit_.P, fit_.Q, fit_.method == Method::resbemf_exact ? user_loglik_.data() : nullptr,
+    run(users_, user_windows_, fit_.P, fit_.Q, fit_.method == Method::resbemf_exact ? user_loglik_.data() : nullptr,
         user_penalty_.data());
   }
-  void items() { run(items_, fit_.Q, fit_.P, item_loglik_.data(), item_penalty_.data()); }
+  void items() { run(items_, item_windows_, fit_.Q, fit_.P, item_loglik_.data(), item_penalty_.data()); }
 
   double objective() const { return in_order(item_loglik_) - in_order(item_penalty_) - in_order(user_penalty_); }
 
@@ -65,19 +73,27 @@ class Passes {
   }
 
  private:
-  void run(const Side& side, float* rows, const float* others, double* loglik, double* penalty) {
+  void run(const Side& side, const Windows& windows, float* rows, const float* others, double* loglik,
+           double* penalty) {
     Pass pass = pass_over(side, fit_, rows, others);
     pass.longest_row = std::max(users_.longest_row, items_.longest_row);
     pass.row_loglik = loglik;
     pass.row_penalty = penalty;
     const auto kernel = kernel_of(fit_.method);
-    crew_.run(static_cast<int64_t>(side.cuts.size()) - 1,
-              [&](int64_t c, int thread) { kernel(pass, side.cuts[c], side.cuts[c + 1], scratch_[thread].get()); });
+    for (int64_t w = 0; w < windows.size(); ++w) {
+      pass.window = windows[w];
+      crew_.run(static_cast<int64_t>(side.cuts.size()) - 1,
+                [&](int64_t c, int thread) { kernel(pass, side.cuts[c], side.cuts[c + 1], scratch_[thread].get()); });
+    }
   }
+
+  // Newton steps and steps rating by rating take a row as a whole.
+  bool whole() const { return fit_.method == Method::resbemf_exact || fit_.method == Method::dirmf_sgd; }
 
   Crew crew_;
   const Side &users_, &items_;
   const ScoreFit& fit_;
+  const Windows user_windows_, item_windows_;
   std::vector<double> user_loglik_, user_penalty_, item_loglik_, item_penalty_;
   std::vector<std::unique_ptr<float[]>> scratch_;
 };
@@ -105,6 +121,7 @@ Pass pass_over(const Side& side, const ScoreFit& fit, float* rows, const float* 
   pass.others = others;
   pass.base = fit.base;
   pass.longest_row = side.longest_row;
+  pass.window = {side.indptr, side.indptr + 1};
   return pass;
 }
 
@@ -123,6 +140,30 @@ double centre(const Side& side, const ScoreFit& fit, float* rows, const std::vec
   }
   for (int k = 0; k < s.n_scores; ++k) fit.base[k] += static_cast<float>(mean[k]);
   return gain;
+}
+
+Windows::Windows(const Side& side, int64_t n_others, int64_t stride) : side_(side) {
+  const int64_t n_ratings = side.indptr[side.n_rows], bytes = n_others * stride * static_cast<int64_t>(sizeof(float));
+  n_ = std::clamp<int64_t>(n_ratings / std::max<int64_t>(1, side.n_rows * window_ratings), 1,
+                           (bytes + window_bytes - 1) / window_bytes);
+  if (bytes <= roomy_bytes) n_ = 1;
+  if (n_ == 1) return;
+  sums_.reset(new float[side.n_rows * stride]);
+  cuts_.resize((n_ + 1) * side.n_rows);
+  for (int64_t row = 0; row < side.n_rows; ++row) {
+    int64_t at = side.indptr[row];
+    for (int64_t w = 0; w <= n_; ++w) {
+      const int64_t from = n_others * w / n_;
+      while (at < side.indptr[row + 1] && side.other[at] < from) ++at;
+      cuts_[w * side.n_rows + row] = w < n_ ? at : side.indptr[row + 1];
+    }
+  }
+}
+
+Window Windows::operator[](int64_t w) const {
+  if (n_ == 1) return {side_.indptr, side_.indptr + 1};
+  const int64_t* begins = cuts_.data() + w * side_.n_rows;
+  return {begins, begins + side_.n_rows, sums_.get(), w == 0, w + 1 == n_};
 }
 
 std::vector<double> run_rounds(const Side& users, const Side& items, const ScoreFit& fit, const Watch& watch) {
@@ -157,7 +198,7 @@ void settle_rows(const Side& side, const ScoreFit& fit, const int32_t* n_steps, 
   pass.polish = exact;
   pass.row_loglik = exact ? loglik.data() : nullptr;
   pass.row_penalty = penalty.data();
-  const int64_t stride = Layout(pass.n_scores).stride(pass.n_factors + pass.biased);
+  const int64_t stride = stride_of(pass);
   std::vector<std::unique_ptr<float[]>> scratch, before;
   std::vector<Pass> own(crew.size(), pass);
   for (int t = 0; t < crew.size(); ++t) {

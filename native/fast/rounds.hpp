@@ -58,6 +58,20 @@ std::vector<double> climb(const Side& users, const Side& items, const ScoreFit& 
 // One side of a fit as a pass sees it.
 Pass pass_over(const Side& side, const ScoreFit& fit, float* rows, const float* others);
 
+// The ratings of a side cut by ranges of the other side's rows, where those of all would not stay in the cache.
+class Windows {
+ public:
+  Windows(const Side& side, int64_t n_others, int64_t stride);
+  int64_t size() const { return n_; }
+  Window operator[](int64_t w) const;
+
+ private:
+  int64_t n_ = 1;
+  const Side& side_;
+  std::vector<int64_t> cuts_;  // [window][row] where it begins; one more at the end
+  std::unique_ptr<float[]> sums_;
+};
+
 // Moves the mean biases of the n rows that have ratings into base: the same predictions at a smaller penalty. Left
 // alone when the gain would drown in rounding; returns it.
 double centre(const Side& side, const ScoreFit& fit, float* rows, const std::vector<double>& mean, int64_t n,

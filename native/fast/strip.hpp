@@ -4,7 +4,7 @@
 #pragma once
 
 #include "columns.hpp"
-#include "kernels.hpp"
+#include "visit.hpp"
 
 namespace starcast::STARCAST_ISA_NS {
 
@@ -22,7 +22,7 @@ struct Strip {
 
   STARCAST_INLINE explicit Strip(int d) : n_scores(d) {}
   STARCAST_INLINE int d() const { return D ? D : n_scores; }
-  STARCAST_INLINE int pack() const { return d() > 8 ? 1 : 16 / d(); }
+  STARCAST_INLINE int pack() const { return S / d(); }
 
   // Ratings in a strip: fewer when rows are long, so that the rows of the other side stay in the cache from the first
   // phase to the last.
@@ -134,21 +134,6 @@ STARCAST_INLINE void add_gradient(const Strip<S, D>& strip, int n_slots, float* 
       }
     }
     total = total + (((g[0] + g[1]) + (g[2] + g[3])) + ((g[4] + g[5]) + (g[6] + g[7])));
-  }
-}
-
-// x += rate (sums - decay x) over the planes of a row.
-template <int S>
-STARCAST_INLINE void step_row(const Pass& pass, const Layout& layout, float times, const float* sums,
-                              const Lanes<S>& total, float* x) {
-  alignas(64) float bias_sums[S];
-  total.store(bias_sums);
-  for (int k = 0; k < pass.n_factors + pass.biased; ++k) {
-    const bool bias = k == pass.n_factors;
-    const float reg = (bias ? pass.bias_regularization : pass.regularization) * times;
-    const int at = layout.offset(k);
-    for (int s = 0; s < layout.n_scores; ++s)
-      x[at + s] += pass.learning_rate * ((bias ? bias_sums[s] : sums[at + s]) - reg * x[at + s]);
   }
 }
 

@@ -34,7 +34,8 @@ class Triangles {
       for (int d = k + 1; d < D_; ++d) {
         const Sixteen minus = Sixteen::all(-u[d]);
         float* h = U + static_cast<int64_t>(d) * stride_;
-        for (int e = d / 16 * 16; e < stride_; e += 16) fma(minus, Sixteen::load(u + e), Sixteen::load(h + e)).store(h + e);
+        for (int e = d / 16 * 16; e < stride_; e += 16)
+          fma(minus, Sixteen::load(u + e), Sixteen::load(h + e)).store(h + e);
       }
     }
     return size;
@@ -46,7 +47,8 @@ class Triangles {
       const float* u = U + static_cast<int64_t>(k) * stride_;
       const float y = x[k] / u[k];
       const Sixteen minus = Sixteen::all(-y);
-      for (int e = k / 16 * 16; e < stride_; e += 16) fma(minus, Sixteen::load(u + e), Sixteen::load(x + e)).store(x + e);
+      for (int e = k / 16 * 16; e < stride_; e += 16)
+        fma(minus, Sixteen::load(u + e), Sixteen::load(x + e)).store(x + e);
       x[k] = y;  // the strip above took what it covers down to zero, before and at k, where U is zero or was used
     }
   }

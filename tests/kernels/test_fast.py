@@ -70,7 +70,6 @@ class Small:
             self.base,
             self.values if values is None else values,
             self.n_factors,
-            self.biased,
             **params,
         )
 
@@ -86,6 +85,7 @@ def shapes():
             (5, 8, True),
             (7, 4, True),
             (10, 5, True),
+            (9, 4, True),
             (3, 0, True),
             (2, 1, False),
             (5, 11, True),
@@ -110,15 +110,14 @@ def test_exact_round_is_the_reference(n_scores, n_factors, biased, recklessness)
         assert np.count_nonzero(rows) <= np.count_nonzero(s.bare(rows))
 
 
-@shapes()
-@pytest.mark.parametrize("options", [{}, {"published": True, "decay_per_rating": True}, {"recklessness": 0.7}])
-def test_resbemf_gradient_is_the_reference(n_scores, n_factors, biased, options):
-    s = Small(n_scores, n_factors, biased)
-    P, Q, base, v = (s.bare(x) for x in (s.P, s.Q, s.base, s.values))
-    args = (base, v, biased, 0.05, 0.1, 0.02)
-    P = reference.resbemf_pass(s.users, P, Q, *args, **options)
-    Q = reference.resbemf_pass(s.items, Q, P, *args, **options)
-    s.gradient("resbemf", learning_rate=0.05, regularization=0.1, bias_regularization=0.02, **options)
+@pytest.mark.parametrize(("n_scores", "n_factors"), [(5, 3), (7, 4), (9, 2), (10, 5), (2, 1), (5, 11), (40, 17)])
+@pytest.mark.parametrize("recklessness", [0.0, 0.7])
+def test_resbemf_gradient_is_the_reference(n_scores, n_factors, recklessness):
+    s = Small(n_scores, n_factors)
+    P, Q, v = (s.bare(x) for x in (s.P, s.Q, s.values))
+    P = reference.resbemf_pass(s.users, P, Q, v, 0.05, 0.1, recklessness)
+    Q = reference.resbemf_pass(s.items, Q, P, v, 0.05, 0.1, recklessness)
+    s.gradient("resbemf", learning_rate=0.05, regularization=0.1, recklessness=recklessness)
     np.testing.assert_allclose(s.bare(s.P), P, **CLOSE)
     np.testing.assert_allclose(s.bare(s.Q), Q, **CLOSE)
 
@@ -146,6 +145,30 @@ def test_climb_over_long_rows_is_the_reference(n_factors):
     assert s.climb(n_rounds=3) == pytest.approx(objectives, rel=1e-6)
     np.testing.assert_allclose(s.bare(s.P), P, atol=4e-6)
     np.testing.assert_allclose(s.bare(s.Q), Q, atol=4e-6)
+
+
+@pytest.mark.parametrize("model", ["climb", "reckless climb", "bemf"])
+@pytest.mark.parametrize("n_scores", [5, 10])
+def test_users_too_many_for_the_cache_change_nothing(model, n_scores):
+    # The same ratings by users among whom there are many without any: items walk them in three windows.
+    def few():
+        return Small(n_scores, 8, "climb" in model, n_users=600, n_items=7)
+
+    s, many, apart = few(), few(), 230
+    start, other, score = many.users
+    spread = np.repeat(np.diff(start), apart) * (np.arange(600 * apart) % apart == 0)
+    many.users = (np.append(0, np.cumsum(spread)), other, score)
+    many.items = (many.items[0], many.items[1] * np.int32(apart), many.items[2])
+    planes = np.zeros((600 * apart, 8 + s.biased, n_scores), np.float32)
+    planes[::apart] = s.bare(s.P)
+    many.P = s.pack(planes)
+    for side in (s, many):
+        if model == "bemf":
+            side.gradient("bemf", regularization=0.1, n_rounds=2)
+        else:
+            side.climb(n_rounds=2, recklessness=0.5 if model == "reckless climb" else 0.0)
+    np.testing.assert_allclose(many.bare(many.Q), s.bare(s.Q), atol=4e-6)
+    np.testing.assert_allclose(many.bare(many.P)[::apart], s.bare(s.P), atol=4e-6)
 
 
 def test_a_climb_that_falls_slows_down_and_goes_on():
@@ -245,15 +268,15 @@ def test_reference_gradient_is_the_slope_of_the_objective():
 
 
 def test_native_gradient_is_the_slope_of_the_objective():
-    s = Small(5, 3, True)
+    s = Small(5, 3)
     P, Q, base, v = (s.bare(x) for x in (s.P, s.Q, s.base, s.values))
-    s.gradient("resbemf", learning_rate=0.5, regularization=0.7, bias_regularization=0.3, recklessness=0.9)
+    s.gradient("resbemf", learning_rate=0.5, regularization=0.7, recklessness=0.9)
     step = (s.bare(s.P) - P)[5] / 0.5
     for k, t in np.ndindex(*step.shape):
         up, down = P.copy(), P.copy()
         up[5, k, t] += 1e-5
         down[5, k, t] -= 1e-5
-        rest = (Q, base, v, True, 0.7, 0.3, 0.9)
+        rest = (Q, base, v, False, 0.7, 0.0, 0.9)
         slope = (reference.objective(s.users, up, *rest) - reference.objective(s.users, down, *rest)) / 2e-5
         assert step[k, t] == pytest.approx(slope, abs=1e-5)
 
@@ -426,11 +449,11 @@ def test_lower_instruction_sets_pass_the_same_tests(isa):
 def test_long_rows_of_five_scores_agree_with_plain_loops(model, scale, n_factors):
     # Rows longer than a strip, and logits far from zero: five scores have a path of their own on some processors.
     s = Small(5, n_factors, n_users=9, n_items=220, density=0.6, scale=scale)
-    P, Q, base, v = (s.bare(x) for x in (s.P, s.Q, s.base, s.values))
+    P, Q, v = (s.bare(x) for x in (s.P, s.Q, s.values))
     step = {"learning_rate": 1e-3, "regularization": 0.1}
     history = s.gradient(model, **step)
     one_pass = reference.resbemf_pass if model == "resbemf" else reference.bemf_pass
-    args = (base, v, False, 1e-3, 0.1, 0.1) if model == "resbemf" else (v, 1e-3, 0.1)
+    args = (v, 1e-3, 0.1)
     with np.errstate(over="ignore"):  # the plain logistic of -2000 passes through infinity
         P = one_pass(s.users, P, Q, *args)
         Q = one_pass(s.items, Q, P, *args)

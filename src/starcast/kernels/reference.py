@@ -206,33 +206,17 @@ def exact_round(
 
 
 def resbemf_pass(
-    side: Side,
-    X: Floats,
-    Y: Floats,
-    base: Floats,
-    v: Floats,
-    biased: bool,
-    learning_rate: float,
-    regularization: float,
-    bias_regularization: float,
-    recklessness: float = 0.0,
-    published: bool = False,
-    decay_per_rating: bool = False,
+    side: Side, X: Floats, Y: Floats, v: Floats, learning_rate: float, regularization: float, recklessness: float = 0.0
 ) -> Any:
+    """One plain gradient step of every row, without biases and base."""
     indptr, other, score = side
-    reg = np.full((X.shape[1], 1), regularization)
-    if biased:
-        reg[-1] = bias_regularization
-    new = []
-    for x, a, b in zip(X, indptr, indptr[1:], strict=False):
-        g = np.zeros_like(x)
-        for i, r in zip(other[a:b], score[a:b], strict=False):
-            p = softmax(logits(x, Y[i], base, biased))
-            hit = np.eye(len(p))[r]
-            slope = hit - p[r] if published else hit - p - recklessness * variance_slope(p, v)
-            g += slope * features(Y[i], biased)
-        new.append(x + learning_rate * (g - reg * (b - a if decay_per_rating else 1) * x))
-    return np.array(new)
+    rest = (np.zeros(X.shape[2]), v, False, regularization, 0.0, recklessness)
+    return np.array(
+        [
+            x + learning_rate * row_gradient(x, Y[other[a:b]], score[a:b], *rest)
+            for x, a, b in zip(X, indptr, indptr[1:], strict=False)
+        ]
+    )
 
 
 def logistic(z: Floats) -> Any:
