@@ -372,6 +372,7 @@ def test_users_are_found_by_how_their_names_begin(service):
         u for u in sorted(model.users_.tolist()) if str(u).startswith("1")
     ]
     assert answer["total"] == len(answer["users"])
+    assert answer["users"][0]["user"] == 1  # who is called so, however few they rated
     counts = [row["n_ratings"] for row in service.get("/api/users").json()["users"]]
     assert counts == sorted(np.diff(model.seen_start_).tolist(), reverse=True)[:20]
     assert Service(lettered()).get("/api/users", query="U1", limit=1).json()["total"] == 11

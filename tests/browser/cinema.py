@@ -8,6 +8,7 @@ import sys
 import urllib.request
 
 import polars as pl
+import pytest
 
 import starcast as sc
 
@@ -24,6 +25,16 @@ TITLES = [
 ]  # fmt: skip
 
 
+PHONE = {"viewport": {"width": 360, "height": 740}, "is_mobile": True, "has_touch": True, "device_scale_factor": 2}
+
+
+def want(what):
+    """Skip for want of something; in CI that is a failure."""
+    if os.environ.get("CI"):
+        pytest.fail(f"{what} must be there in CI")
+    pytest.skip(f"{what} is not there")
+
+
 def make_films(n_items=70, scale=1.0, **settings):
     """Ratings of seventy films by planted tastes, in two parts; the first film on the list is rated most."""
     ratings, _ = sc.make_ratings(240, n_items, density=0.35, confidence=3.0, random_state=7, **settings)
@@ -38,18 +49,9 @@ def make_films(n_items=70, scale=1.0, **settings):
 @contextlib.contextmanager
 def serve(folder, model, test=None, **environment):
     """Run `starcast serve` on a free port; give its address."""
-    model.save(folder / "model.starcast")
-    command = [
-        sys.executable,
-        "-m",
-        "starcast",
-        "serve",
-        str(folder / "model.starcast"),
-        "--port",
-        "0",
-        "--workers",
-        "1",
-    ]
+    file = folder / "model.starcast"
+    model.save(file)
+    command = [sys.executable, "-m", "starcast", "serve", str(file), "--port", "0", "--workers", "1"]
     if test is not None:
         rows = {"user": test.users[test.user], "item": test.items[test.item], "rating": test.values}
         pl.DataFrame(rows).write_csv(folder / "test.csv")

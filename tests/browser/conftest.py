@@ -1,11 +1,10 @@
 """A browser, some services, and pages that are watched for errors."""
 
-import os
 import shutil
 from urllib.parse import urlsplit
 
 import pytest
-from cinema import make_films, serve, visit
+from cinema import PHONE, make_films, serve, visit, want
 
 import starcast as sc
 
@@ -19,13 +18,6 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if "browser" in item.path.parts:
             item.add_marker("browser")
-
-
-def want(what):
-    """Skip for want of something; in CI that is a failure."""
-    if os.environ.get("CI"):
-        pytest.fail(f"{what} must be there in CI")
-    pytest.skip(f"{what} is not there")
 
 
 @pytest.fixture(scope="module")  # not longer: its event loop would be in the way of other tests
@@ -111,9 +103,6 @@ def page(new_page, cinema):
     page = new_page()
     visit(page, cinema)
     return page
-
-
-PHONE = {"viewport": {"width": 360, "height": 740}, "is_mobile": True, "has_touch": True, "device_scale_factor": 2}
 
 
 @pytest.fixture

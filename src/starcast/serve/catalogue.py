@@ -44,7 +44,7 @@ class Catalogue:
         self.users: list[Any] = model.users_.tolist()
         self.user_counts: list[int] = np.diff(model.seen_start_).tolist()
         self.user_places = _places(self.users, model._user_known)
-        self._users = _Index((code, [str(name).casefold()]) for code, name in enumerate(self.users))
+        self._users = _Index((code, [self._name(code)]) for code in range(len(self.users)))
         self._busiest = sorted(range(len(self.users)), key=lambda code: -self.user_counts[code])
 
     def entry(self, item: Any) -> Entry:
@@ -66,13 +66,17 @@ class Catalogue:
         return [self._item(code) for code in order[offset : offset + limit]], len(order)
 
     def find_users(self, query: str, limit: int) -> tuple[list[dict[str, Any]], int]:
-        """Return the users whose names begin with the query, the busiest first, and how many there are."""
+        """Return the users whose names begin with the query, and how many: who is called so first, then the busiest."""
         text = query.strip().casefold()
         order = self._busiest
         if text:
-            order = sorted(self._users.find([text]), key=lambda code: (-self.user_counts[code], code))
+            found = self._users.find([text])
+            order = sorted(found, key=lambda code: (self._name(code) != text, -self.user_counts[code], code))
         rows = [{"user": self.users[code], "n_ratings": self.user_counts[code]} for code in order[:limit]]
         return rows, len(order)
+
+    def _name(self, user: int) -> str:
+        return str(self.users[user]).casefold()
 
     def _item(self, code: int) -> dict[str, Any]:
         name = self.items[code]
