@@ -3,6 +3,8 @@
 
 PYTHON ?= python3
 VENV := .venv
+PEERS := .venv-peers
+PARTS := rounds roofline scaling jobs memory start paper
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 export PIP_CONSTRAINT := constraints.txt
@@ -11,14 +13,15 @@ export PIP_BUILD_CONSTRAINT := constraints.txt
 NATIVE := CMakeLists.txt pyproject.toml $(wildcard native/* native/*/*)
 PACKAGES := $(wildcard src/starcast/*/__init__.py)  # an editable install knows each by its path
 
-.PHONY: demo test torch lint format bench clean help
+.PHONY: demo test torch lint format bench peers docs clean help
 
 help:
 	@echo "make demo   fit, compare and forecast on embedded data; writes a report page"
 	@echo "make test   all tests"
 	@echo "make torch  PyTorch for the neural models, whose tests run then, too"
 	@echo "make lint   ruff and mypy"
-	@echo "make bench  the benchmarks; writes benchmarks/results"
+	@echo "make bench  how fast it is, beside other libraries; QUICK=1 in minutes, PARTS=jobs one part of it"
+	@echo "make docs   fills the performance page from benchmarks/results"
 	@echo "make clean  remove what was built"
 
 demo: $(VENV)/.demo
@@ -40,8 +43,17 @@ format: $(VENV)/.lint
 	@$(BIN)/ruff check --fix src tests benchmarks docs native
 	@$(BIN)/ruff format src tests benchmarks docs native
 
-bench: $(VENV)/.bench
-	@for script in benchmarks/bench_*.py; do echo "» $$script"; $(BIN)/python $$script || exit 1; done
+# A quick run tries the programs out and writes to build/bench, a full one to benchmarks/results.
+bench: $(VENV)/.bench $(PEERS)/.made
+	@for part in $(PARTS); do \
+	  echo "» $$part"; STARCAST_BENCH_QUICK=$(QUICK) $(BIN)/python benchmarks/bench_$$part.py || exit 1; \
+	done
+	@STARCAST_BENCH_QUICK=$(QUICK) $(BIN)/python benchmarks/bars.py
+
+peers: $(PEERS)/.made
+
+docs: $(VENV)/.bench
+	@$(BIN)/python docs/make_performance.py
 
 $(VENV)/.python:
 	@echo "» making a virtual environment in $(VENV)"
@@ -76,10 +88,15 @@ $(VENV)/.lint: $(VENV)/.test
 	@$(PIP) install --group lint
 	@touch $@
 
-$(VENV)/.bench: $(VENV)/.torch
-	@echo "» installing what the benchmarks compare with"
-	@$(PIP) install --group bench
+$(VENV)/.bench: $(VENV)/.test
+	@touch $@
+
+# What Starcast is compared with wants other versions of what it shares with it.
+$(PEERS)/.made: benchmarks/peers.txt
+	@echo "» installing the libraries to compare with in $(PEERS)"
+	@$(PYTHON) -m venv $(PEERS)
+	@PIP_CONSTRAINT= PIP_BUILD_CONSTRAINT= $(PEERS)/bin/python -m pip --quiet --disable-pip-version-check install -r $<
 	@touch $@
 
 clean:
-	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@rm -rf $(VENV) $(PEERS) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

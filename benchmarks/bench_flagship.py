@@ -1,16 +1,15 @@
-"""OrdinalMF against its bars: the paper's test splits, the published curves, other scales, the clock, a planted truth.
+"""OrdinalMF against its bars: the paper's test splits, the published curves, other scales, a planted truth.
 
     python benchmarks/bench_flagship.py [part ...]
 
 Parts: quality (raw and calibrated, five seeds), curves (needs STARCAST_PUBLISHED and the answers of quality), perfect
-(the ECE of luck alone), fold (u1 of MovieLens 100K), scales (anime-sample and the embedded sample), clock (needs
-scikit-surprise). All without a word.
+(the ECE of luck alone), fold (u1 of MovieLens 100K), scales (anime-sample and the embedded sample). All without a word.
+How long fits take: bench_jobs.py.
 """
 
 import json
 import os
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,6 @@ IMAGES = Path(__file__).parents[1] / "docs" / "images"
 DATASETS = {"ml-1m": "ml1m", "ml-100k": "ml100k", "filmtrust": "ft"}
 MEASURES = ("nll", "ece", "aurc", "accuracy", "1-MAE", "rmse")
 FOLDS = {"ml-100k": 5, "filmtrust": 5}  # of the calibration; MovieLens 1M, as calibrated as it gets, is spared it
-SINGLE = {"n_draws": 0, "n_iters": 3, "n_factors": 8, "n_spread_factors": 0, "n_company": 0}  # the quickest that wins
 RIVALS = ("GC-MC", "NGCF", "BeMF", "DirMF", "ResBeMF")
 COVERAGES = np.arange(0.05, 1.001, 0.05)
 ANSWERS = Path(os.environ.get("STARCAST_ANSWERS", "build/answers"))  # distributions of `quality`, kept for `curves`
@@ -182,37 +180,8 @@ def scales() -> dict[str, Any]:
     return figures
 
 
-def clock() -> dict[str, Any]:
-    """Return RMSE and time of a single fit beside those of scikit-surprise's SVD, in turns on the same data."""
-    import pandas as pd
-    import surprise
-
-    train, test = sc.benchmark_split(sc.load_movielens("1m"))
-    frame = pd.DataFrame({"user": train.users[train.user], "item": train.items[train.item], "rating": train.values})
-    table = surprise.Dataset.load_from_df(frame, surprise.Reader(rating_scale=(1, 5))).build_full_trainset()
-    pairs = test.users[test.user], test.items[test.item]
-    seconds: dict[str, list[float]] = {"surprise": [], "starcast": []}
-    errors: dict[str, float] = {}
-    for _ in range(5):
-        began = time.perf_counter()
-        svd = surprise.SVD(n_factors=100, n_epochs=20, random_state=0).fit(table)
-        seconds["surprise"].append(time.perf_counter() - began)
-        began = time.perf_counter()
-        model = sc.OrdinalMF(**SINGLE, random_state=0, n_jobs=2).fit(train)
-        seconds["starcast"].append(time.perf_counter() - began)
-        errors["starcast"] = metrics.rmse(test.values, model.predict_proba(*pairs).mean())
-    guesses = [svd.predict(u, i).est for u, i in zip(*(side.tolist() for side in pairs), strict=True)]
-    errors["surprise"] = metrics.rmse(test.values, np.array(guesses))
-    best = {name: min(times) for name, times in seconds.items()}
-    return {
-        "clock rmse of Surprise's SVD, 100 factors, 20 epochs": round(errors["surprise"], 4),
-        f"clock rmse of a single fit of OrdinalMF, {SINGLE}": round(errors["starcast"], 4),
-        "clock Surprise's time over OrdinalMF's": round(best["surprise"] / best["starcast"], 1),
-    }
-
-
 PARTS: dict[str, Callable[[], dict[str, Any]]] = {
-    "quality": quality, "curves": curves, "perfect": perfect, "fold": fold, "scales": scales, "clock": clock,
+    "quality": quality, "curves": curves, "perfect": perfect, "fold": fold, "scales": scales,
 }  # fmt: skip
 
 
