@@ -1,7 +1,7 @@
 // A normal distribution cut into scores.
-#include <cmath>
 #include <stdexcept>
 
+#include "answers.hpp"
 #include "arrays.hpp"
 
 namespace starcast {
@@ -14,17 +14,8 @@ static auto bell(Array<double> values, Array<double> edges, double spread) {
   std::vector<double> probs(n * (cuts + 1));
   {
     nb::gil_scoped_release release;
-    const double scale = 1 / (spread * std::sqrt(2.0));
-    for (size_t row = 0; row < n; ++row) {
-      double below = 0;
-      double* out = probs.data() + row * (cuts + 1);
-      for (size_t s = 0; s < cuts; ++s) {
-        const double next = 0.5 * std::erfc((values.data()[row] - edges.data()[s]) * scale);
-        out[s] = next - below;
-        below = next;
-      }
-      out[cuts] = 1 - below;
-    }
+    for (size_t row = 0; row < n; ++row)
+      bell_row(values.data()[row], edges.data(), cuts, spread, probs.data() + row * (cuts + 1));
   }
   return to_numpy(std::move(probs), {n, cuts + 1});
 }

@@ -2,6 +2,7 @@
 #include <nanobind/nanobind.h>
 
 namespace starcast {
+void bind_answers(nanobind::module_& m);
 void bind_bell(nanobind::module_& m);
 void bind_coding(nanobind::module_& m);
 void bind_fast(nanobind::module_& m);
@@ -12,6 +13,8 @@ void bind_top_n(nanobind::module_& m);
 
 NB_MODULE(_native, m) {
   m.attr("compiler") = STARCAST_COMPILER;
+  m.attr("version") = STARCAST_VERSION;
+  starcast::bind_answers(m);
   starcast::bind_bell(m);
   starcast::bind_coding(m);
   starcast::bind_text(m);

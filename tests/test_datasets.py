@@ -8,7 +8,6 @@ from pathlib import Path
 import platformdirs
 import pytest
 
-from starcast import datasets
 from starcast.datasets import (
     DATASETS,
     load_dataset,
@@ -47,8 +46,8 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(url: str, *args: object, **options: object) -> str:
         raise DownloadError(f"{url} could not be fetched: no network.")
 
-    monkeypatch.setattr(datasets, "download", fail)
-    monkeypatch.setattr(datasets, "published_md5", fail)
+    monkeypatch.setattr("starcast.download.download", fail)
+    monkeypatch.setattr("starcast.download.published_md5", fail)
 
 
 def put(folder: Path, files: dict[str, str | bytes]) -> Path:
@@ -280,8 +279,8 @@ def serve(monkeypatch: pytest.MonkeyPatch, archive: Path, files: dict[str, str])
         for name, text in files.items():
             entries.writestr(name, text)
     web = Web(archive)
-    monkeypatch.setattr(datasets, "download", web.download)
-    monkeypatch.setattr(datasets, "published_md5", web.published_md5)
+    monkeypatch.setattr("starcast.download.download", web.download)
+    monkeypatch.setattr("starcast.download.published_md5", web.published_md5)
     return web
 
 

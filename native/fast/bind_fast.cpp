@@ -233,10 +233,12 @@ void unpack_rows(Rows rows, Array<float, 3> planes) {
 }  // namespace
 
 void bind_ordinal(nb::module_& m);
+void bind_top(nb::module_& m);
 
 void bind_fast(nb::module_& m) {
   kernels();
   bind_ordinal(m);
+  bind_top(m);
   m.def("isa", [] { return std::string(kernels().isa); }, "The instruction set of the kernels in use.");
   m.def("allocate_rows", &allocate_rows, "n_rows"_a, "n_planes"_a, "n_scores"_a);
   m.def("pack_rows", &pack_rows, "planes"_a.noconvert(), "rows"_a.noconvert());

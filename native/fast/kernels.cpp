@@ -7,6 +7,8 @@
 #include "packed_rows.hpp"
 #include "point.hpp"
 #include "resbemf.hpp"
+#include "score_pairs.hpp"
+#include "top.hpp"
 
 namespace starcast::STARCAST_ISA_NS {
 
@@ -14,29 +16,6 @@ template <int W, int S, int D>
 void exact_rows(const Pass& pass, int64_t first, int64_t last, float* scratch) {
   ExactRow<W, S, D> worker(pass, scratch);
   for (int64_t row = first; row < last; ++row) worker.step(row);
-}
-
-template <int W>
-void proba_pairs(const Question& ask, int64_t first, int64_t last) {
-  using L = Lanes<W>;
-  const Layout layout(ask.n_scores);
-  alignas(64) float padded[W], answer[W];
-  for (int s = 0; s < W; ++s) padded[s] = s < ask.n_scores ? ask.base[s] : 0.0f;
-  const L base = L::load(padded), on = real_lanes<W>(ask.n_scores), off = (L::all(1.0f) - on) * -1e30f;
-  const int K = ask.n_factors;
-  const int64_t stride = layout.stride(K + ask.biased);
-  for (int64_t n = first; n < last; ++n) {
-    const int64_t u = ask.user[ask.item ? n : n / ask.n_items], i = ask.item ? ask.item[n] : n % ask.n_items;
-    const float *p = ask.P + u * stride, *q = ask.Q + i * stride;
-    L z = base;
-    int at = 0, in_slot = 0;
-    for (int k = 0; k < K; ++k, layout.next(at, in_slot)) z = fma(L::load(p + at), L::load(q + at), z);
-    if (ask.biased) z = z + (L::load(p + at) + L::load(q + at));
-    z = z * on + off;
-    const L e = ask.link == Link::softmax ? exp(z - maximum(z)) : logistic(z) * on;
-    (e * (1.0f / sum(e))).store(answer);
-    for (int s = 0; s < ask.n_scores; ++s) ask.out[n * ask.n_scores + s] = answer[s];
-  }
 }
 
 // Five and ten scores, the usual ones, get code in which their number is known. W: lanes of a plane; S: lanes of a
@@ -137,6 +116,10 @@ const Kernels table = {STARCAST_TEXT(STARCAST_ISA_NS),
                        proba,
                        ordinal_scratch_floats,
                        ordinal_rows,
-                       ordinal_proba};
+                       ordinal_proba,
+                       tile_of_scores,
+                       tile_of_draws,
+                       tile_of_values,
+                       sieve};
 
 }  // namespace starcast::STARCAST_ISA_NS

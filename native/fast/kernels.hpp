@@ -140,6 +140,17 @@ struct OrdinalQuestion {  // probabilities of pairs, averaged over draws
   float* out = nullptr;  // [pair][n_scores]
 };
 
+constexpr int tile_items = 16;  // items that are ranked at a time
+
+struct Sieve {  // the last entry of a list, and what it takes to be better
+  int n_scores = 0;
+  const float* values = nullptr;  // [n_scores] the scores
+  const float* place = nullptr;   // [n_scores] the same on a scale from -1 to 1
+  float centering = 0;            // 0: near ties stand
+  float mode = -1, mean = 0;      // of the last entry, as the place of a score, and a hair less
+  float reliability = -1;         // the least, and a hair less
+};
+
 struct Kernels {
   const char* isa;
   int64_t (*scratch_floats)(const Pass&);  // per thread
@@ -152,6 +163,12 @@ struct Kernels {
   int64_t (*ordinal_scratch_floats)(const OrdinalPass&);
   void (*ordinal_rows)(const OrdinalPass&, int64_t begin, int64_t end, float* scratch);
   void (*ordinal_proba)(const OrdinalQuestion&, int64_t begin, int64_t end);
+  void (*tile_of_scores)(const Question&, const float* const* rows, int n_users, int64_t tile, float* out);
+  void (*tile_of_draws)(const OrdinalQuestion&, const float* const* rows, int n_users, int64_t tile,
+                        const uint32_t* wanted, float* out);
+  uint32_t (*tile_of_values)(const float* row, const float* Q, int n_columns, bool biased, float mean, int64_t tile,
+                             float least);
+  uint32_t (*sieve)(const Sieve&, const float* probs);
 };
 
 constexpr int max_scores = 64;

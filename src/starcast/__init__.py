@@ -1,8 +1,6 @@
 """Star ratings as forecasts: collaborative filtering that says how sure it is."""
 
-from importlib.metadata import version as _version
-
-from starcast import metrics
+from starcast import _native, metrics
 from starcast.datasets import (
     load_dataset,
     load_filmtrust,
@@ -55,7 +53,7 @@ from starcast.spaces import SPACES
 from starcast.split import Split, benchmark_split, holdout, k_fold, leave_last
 from starcast.trust import RatingSets, Threshold, calibrate, choose_threshold, conformal, list_reliability
 
-__version__ = _version("starcast")
+__version__ = _native.version
 
 __all__ = [
     "GCMC",

@@ -5,15 +5,19 @@ import numpy as np
 import numpy.typing as npt
 
 compiler: str
+version: str
 
 F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
 I8 = npt.NDArray[np.int8]
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
+Lists = tuple[I32, I64, I32, F64, F64, F64]  # user, rank, item, prediction, mean, reliability
 OnRound = Callable[[int, float], bool] | None
 
 def bell(values: F64, edges: F64, spread: float) -> F64: ...
+def recalibrate(probs: F64, calibration: F64, n_threads: int = ...) -> None: ...
+def settle_ties(probs: F64, place: F64, centering: float, n_threads: int = ...) -> None: ...
 def code_integers(values: I64) -> tuple[I32, I64]: ...
 def group_rows(codes: I32, n_groups: int) -> tuple[I64, I64]: ...
 def find_duplicates(users: I32, items: I32, n_users: int, n_items: int) -> tuple[I64, I64]: ...
@@ -23,6 +27,55 @@ def read_text(
 def top_n(first: F64, second: F64, allowed: npt.NDArray[np.bool_], n: int) -> I32: ...
 
 class fast:  # noqa: N801
+    class Ranking:
+        def __init__(
+            self,
+            user: I32,
+            wanted: npt.NDArray[np.bool_],
+            seen_start: I64 | None,
+            seen_items: I32 | None,
+            n: int,
+            threshold: float,
+            by_error: bool,
+            scores: F64,
+            calibration: F64 | None,
+            centering: float,
+            n_threads: int,
+        ) -> None: ...
+        def by_scores(
+            self, P: F32, tiles: F32, n_items: int, base: F32, n_factors: int, biased: bool, link: str
+        ) -> Lists: ...
+        def by_draws(
+            self, P: F32, Q: F32, base: F32, basis: F32, ranks: I32, weights: F32, share: float, floor: F64
+        ) -> Lists: ...
+        def by_values(
+            self,
+            P: F32 | F64,
+            Q: F32 | F64,
+            rough: F32,
+            tiles: F32,
+            reach: F32,
+            biased: bool,
+            mean: float,
+            spread: float,
+            edges: F64,
+            share: float,
+            floor: F64,
+        ) -> Lists: ...
+
+    @staticmethod
+    def make_tiles(rows: F32) -> F32: ...
+    @staticmethod
+    def point_values(
+        user: I32,
+        item: I32,
+        P: F32 | F64,
+        Q: F32 | F64,
+        biased: bool,
+        mean: float,
+        out: F64,
+        n_threads: int = ...,
+    ) -> None: ...
     @staticmethod
     def isa() -> str: ...
     @staticmethod

@@ -10,9 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import platformdirs
-import polars as pl
 
-from starcast.download import download, published_md5, unpack
 from starcast.errors import (
     DownloadError,
     FileError,
@@ -82,6 +80,8 @@ def load_myanimelist(path: str | os.PathLike[str] | None = None) -> Ratings:
     file = _file(data) if path is None else Path(path)
     if not file.is_file():
         raise FileError(f"there is no file {file}. Leave path= out, or name a file with ratings.")
+    import polars as pl
+
     try:
         frame = pl.read_csv(file, glob=False).filter(pl.col("rating") != -1)
     except pl.exceptions.PolarsError as error:
@@ -236,6 +236,8 @@ def _folder(data: Dataset, files: Files) -> Path:
             f"{data.title} must be fetched by hand, for it needs an account. Get {files.ratings} and {files.titles} "
             f"from {data.source} and put them in {root / files.folder}."
         )
+    from starcast.download import download, published_md5, unpack  # with all that the web takes
+
     archive = root / files.url.rpartition("/")[2]
     by_hand = archive.is_file()
     if not by_hand:

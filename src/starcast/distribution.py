@@ -116,7 +116,10 @@ class Distribution:
     def absolute_error(self, point: npt.ArrayLike | None = None) -> Floats:
         """Return the expected absolute error of each point, by default of the median."""
         centre = self.median() if point is None else np.asarray(point, np.float64)
-        return np.asarray((self.probs * np.abs(self.scores - centre[:, None])).sum(axis=1), np.float64)
+        error = np.zeros(len(self))
+        for probs, score in zip(self.probs.T, self.scores, strict=True):
+            error += probs * np.abs(score - centre)
+        return error
 
     def interval(self, level: float = 0.9) -> tuple[Floats, Floats]:
         """Return the lowest and highest score of the narrowest run of scores with at least `level` of the probability.

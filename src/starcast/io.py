@@ -6,10 +6,9 @@ import re
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import polars as pl
 
 from starcast import _native
 from starcast.columns import column_positions, is_rating_name, pair_positions
@@ -17,6 +16,9 @@ from starcast.errors import DataError, FileError, FileFormatError, choose, plura
 from starcast.names import as_names
 from starcast.ratings import Ratings, titles_of
 from starcast.scale import make_scale, off_scale
+
+if TYPE_CHECKING:
+    import polars as pl
 
 LONGEST_HEADER = 1 << 20  # bytes; a quote that is open longer than that was none
 NOT_BLANK = re.compile(rb"\S")
@@ -133,7 +135,9 @@ def _read_bytes(file: Path) -> bytes:
     return content
 
 
-def _read_columnar(file: Path, content: bytes) -> pl.DataFrame:
+def _read_columnar(file: Path, content: bytes) -> "pl.DataFrame":
+    import polars as pl
+
     try:
         return pl.read_parquet(content) if content[:4] == b"PAR1" else pl.read_ipc(content)
     # Polars raises many kinds, one of them no Exception, and all of them mean that the file is damaged.

@@ -5,8 +5,7 @@ import json
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from multiprocessing import connection, get_context, parent_process
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +123,9 @@ def run_missing(
 def workers(n_jobs: int, prepare: Callable[..., None] | None, args: tuple[Any, ...]) -> Iterator[Any]:
     """Give a function that submits work: to processes of their own, or to this one if a single worker is enough."""
     if n_jobs > 1:
+        from concurrent.futures import ProcessPoolExecutor
+        from multiprocessing import get_context
+
         # Spawned, not forked: a fork would copy threads' locks in whatever state they are.
         with ProcessPoolExecutor(n_jobs, get_context("spawn"), initializer=_begin, initargs=(prepare, args)) as pool:
             try:
@@ -151,6 +153,8 @@ def _begin(prepare: Callable[..., None] | None, args: tuple[Any, ...]) -> None:
 
 
 def _end_with_parent() -> None:
+    from multiprocessing import connection, parent_process
+
     parent = parent_process()
     if parent is not None:
         connection.wait([parent.sentinel])

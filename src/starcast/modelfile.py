@@ -6,7 +6,6 @@
 import json
 import os
 from collections.abc import Mapping
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
+from starcast import _native
 from starcast.errors import FileError, FileFormatError
 from starcast.files import replacing
 from starcast.names import Array, plain, strings
@@ -37,7 +37,7 @@ def write(path: str | os.PathLike[str], meta: Mapping[str, Any], arrays: Mapping
     header = {
         "format": FORMAT,
         "format_version": str(FORMAT_VERSION),
-        "starcast": json.dumps({"version": version("starcast"), **meta}, default=plain),
+        "starcast": json.dumps({"version": _native.version, **meta}, default=plain),
     }
     with replacing(path) as temporary:
         try:

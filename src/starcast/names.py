@@ -12,6 +12,8 @@ from starcast.errors import DataError
 Array = npt.NDArray[Any]
 Codes = npt.NDArray[np.int32]
 
+SPARSEST = 8  # places in a table for every integer name, at most
+
 
 def code_names(values: object, what: str) -> tuple[Array, Codes]:
     """Return the distinct names in the order of first appearance, and each value's place among them.
@@ -77,6 +79,8 @@ def _array_of(values: object, what: str) -> Array:
 
 def _uniform(array: Array, what: str) -> Array:
     """Return an object array of one type, which must be str or int."""
+    if set(map(type, array)) == {str}:  # all but always, and told apart without a loop
+        return _encodable(array, what)
     kinds: dict[str, Any] = {}
     for value in array:
         kinds.setdefault(_kind(value), value)
@@ -130,7 +134,10 @@ def strings(values: Iterable[str]) -> Array:
 
 
 class Lookup:
-    """Finds the codes of names: a sorted copy for integers, a dict for strings, built at the first question.
+    """Finds the codes of names, by what is built at the first question.
+
+    Strings have a dict. Integers have a table from the lowest to the highest where that is not much longer than they
+    are many, else a sorted copy.
 
     >>> Lookup(np.array([30, 10, 20])).codes([10, 99], "users").tolist()
     [1, -1]
@@ -138,12 +145,16 @@ class Lookup:
 
     def __init__(self, names: Array) -> None:
         self.names = names
-        self._order: Array | None = None
         self._places: dict[Hashable, int] | None = None
+        self._table: Codes | None = None  # by distance from the lowest name; -1 at the end
+        self._sorted: tuple[Array, Array] | None = None
 
     def codes(self, queries: object, what: str) -> Codes:
         """Return the code of each query, -1 where it is unknown."""
-        wanted = as_names(queries, what)
+        return self.find(as_names(queries, what), what)
+
+    def find(self, wanted: Array, what: str) -> Codes:
+        """Return the same for names that :func:`as_names` returned."""
         if len(wanted) == 0 or len(self.names) == 0:
             return np.full(len(wanted), -1, np.int32)
         if (wanted.dtype == object) != (self.names.dtype == object):
@@ -160,11 +171,24 @@ class Lookup:
         return self._codes_of_integers(wanted)
 
     def _codes_of_integers(self, wanted: Array) -> Codes:
-        if self._order is None:
-            self._order = np.argsort(self.names, kind="stable")
-        at = np.searchsorted(self.names, wanted, sorter=self._order)
-        found = self._order[np.minimum(at, len(self.names) - 1)]
-        return np.where(self.names[found] == wanted, found, -1).astype(np.int32)
+        if self._table is None and self._sorted is None:
+            self._index_integers()
+        if self._table is not None:
+            far = (wanted < self._low) | (wanted >= self._low + len(self._table) - 1)
+            return self._table[np.where(far, -1, wanted - self._low)]
+        assert self._sorted is not None
+        names, order = self._sorted
+        at = np.minimum(np.searchsorted(names, wanted), len(names) - 1)
+        return np.where(names[at] == wanted, order[at], -1).astype(np.int32)
+
+    def _index_integers(self) -> None:
+        low, high = int(self.names.min()), int(self.names.max())
+        if high - low < SPARSEST * len(self.names) + 1024 and high < np.iinfo(np.int64).max:
+            self._low, self._table = low, np.full(high - low + 2, -1, np.int32)
+            self._table[self.names - low] = np.arange(len(self.names), dtype=np.int32)
+        else:
+            order = np.argsort(self.names, kind="stable")
+            self._sorted = self.names[order], order
 
     def parse(self, texts: Sequence[str]) -> list[Any]:
         """Return names typed as text (on a command line, in a URL) as the type that the names have.

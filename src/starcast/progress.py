@@ -4,9 +4,6 @@ import contextlib
 import time
 from collections.abc import Iterator
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
 from starcast.journal import OnProgress
 
 
@@ -19,6 +16,9 @@ def progress_bar(title: str, show: bool = True) -> Iterator[OnProgress]:
     if not show:
         yield lambda done, total: None
         return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[left]}"))
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(title, total=None, left="")

@@ -5,15 +5,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from starcast import _native
+
 Floats = npt.NDArray[np.float64]
 
 SCALE, SHIFT, KNOT, LIFT, CUTS = range(5)  # rows of a calibration; those from CUTS on are there for isotonic maps only
 LEAST = 1e-12  # a probability of zero has no logarithm; this one cannot be told from it
-MIXED = 0.01  # of the distribution that came, so that isotonic maps make nothing impossible that was possible
 LARGEST = 1e6  # of what a file may hold: beyond it, logits overflow
 
 
-def recalibrate(probs: npt.NDArray[Any], calibration: Floats) -> Floats:
+def recalibrate(probs: npt.NDArray[Any], calibration: Floats, n_threads: int = 1) -> Floats:
     r"""Return distributions, one a row, moved by a calibration.
 
     .. math:: p_s' \propto p_s^{a_s} \exp\bigl(b_s + c(p_m)\,1[s = m]\bigr), \qquad m = \arg\max_s p_s
@@ -21,18 +22,16 @@ def recalibrate(probs: npt.NDArray[Any], calibration: Floats) -> Floats:
     A calibration has a column per score. Its rows are the scales :math:`a`, the shifts :math:`b`, and the knots and
     values of the piecewise linear lift :math:`c` of the mode. Where more rows follow, the cumulative probabilities
     :math:`P(r \le s)` are moved first: the first half of these rows are knots, the second half values of the piecewise
-    linear, monotone map of the cut above each score (the last column is not used).
+    linear, monotone map of the cut above each score (the last column is not used). Each map was learnt alone, so two
+    may cross; their running maximum keeps the order. A hundredth of the distribution that came is mixed in, so that
+    nothing is made impossible that was possible.
 
     >>> recalibrate(np.array([[0.8, 0.2]]), identity(2) * [[0.5], [1], [1], [1]]).round(3).tolist()
     [[0.667, 0.333]]
     """
-    if len(calibration) > CUTS:
-        probs = _remap_cuts(probs, calibration[CUTS:])
-    lift = np.interp(probs.max(axis=1), calibration[KNOT], calibration[LIFT])
-    scale, shift = calibration[SCALE][:, None], calibration[SHIFT][:, None]
-    logits = scale * log_probs(np.ascontiguousarray(probs.T)) + shift
-    logits[probs.argmax(axis=1), np.arange(len(probs))] += lift
-    return np.ascontiguousarray(softmax(logits).T)
+    moved = np.array(probs, np.float64, order="C")
+    _native.recalibrate(moved, np.ascontiguousarray(calibration, np.float64), n_threads)
+    return moved
 
 
 def softmax(logits: Floats) -> Floats:
@@ -60,14 +59,3 @@ def is_sound(calibration: npt.NDArray[Any]) -> bool:
     levels = cuts.reshape(2, -1, calibration.shape[1]) if len(cuts) % 2 == 0 else np.full((2, 2, 1), -1.0)
     steady = ((levels >= 0) & (levels <= 1)).all() and (np.diff(levels, axis=1) >= 0).all()
     return bool(rises and steady and (np.abs(calibration) <= LARGEST).all())
-
-
-def _remap_cuts(probs: npt.NDArray[Any], cuts: Floats) -> Floats:
-    knots, values = cuts.reshape(2, -1, cuts.shape[1])
-    below = probs.astype(np.float64, copy=False).cumsum(axis=1)
-    below[:, -1] = 1
-    for s in range(below.shape[1] - 1):
-        below[:, s] = np.interp(below[:, s], knots[:, s], values[:, s])
-    # Each map was learnt alone, so two may cross; the running maximum keeps their order.
-    moved = np.diff(np.maximum.accumulate(below, axis=1), axis=1, prepend=0)
-    return (1 - MIXED) * moved + MIXED * probs

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from starcast import modelfile
 from starcast.distribution import Distribution, check_fraction, kind_of
-from starcast.errors import DataError, DivergenceError, NotFittedError, UnknownNameError, choose, plural
+from starcast.errors import DataError, DivergenceError, NotFittedError, choose
 from starcast.frames import make_frame
 from starcast.kernels import Side
 from starcast.models import explanation, growth, ranking
@@ -241,6 +241,10 @@ class Model(Parametrized):
         """Return the probabilities with the last say on which score is ahead, after calibration."""
         return probs
 
+    def _rank(self, ask: ranking.Ranking) -> ranking.Columns | None:
+        """Return the lists that are asked for; None where all answers must be made first."""
+        return None
+
     def _half_known_proba(self, user: Codes, item: Codes) -> Floats:
         """Return the probabilities of pairs of which one half is unknown, its code -1."""
         return np.tile(self.prior_, (len(user), 1))
@@ -312,8 +316,8 @@ class Model(Parametrized):
     def _answer(self, users: object, items: object) -> tuple[Distribution, npt.NDArray[np.bool_], Array, Array]:
         self._check_fitted()
         user_names, item_names = as_names(users, "users"), as_names(items, "items")
-        user = self._user_lookup.codes(user_names, "users")
-        item = self._item_lookup.codes(item_names, "items")
+        user = self._user_lookup.find(user_names, "users")
+        item = self._item_lookup.find(item_names, "items")
         if len(user) != len(item):
             if 1 not in (len(user), len(item)):
                 raise DataError(f"users and items must pair up, got {len(user):,} users and {len(item):,} items.")
@@ -323,10 +327,13 @@ class Model(Parametrized):
         user[~self._user_known[user]] = -1
         item[~self._item_known[item]] = -1
         known, half = (user >= 0) & (item >= 0), (user >= 0) ^ (item >= 0)
-        probs = np.tile(self.prior_, (len(user), 1))
-        for some, proba in ((known, self._known_proba), (half, self._half_known_proba)):
-            if some.any():
-                probs[some] = proba(user[some], item[some])
+        if known.all() and len(known):
+            probs = self._known_proba(user, item)
+        else:
+            probs = np.tile(self.prior_, (len(user), 1))
+            for some, proba in ((known, self._known_proba), (half, self._half_known_proba)):
+                if some.any():
+                    probs[some] = proba(user[some], item[some])
         return Distribution.trusted(probs, self.scores_), known, user_names, item_names
 
     def _known_proba(self, user: Codes, item: Codes) -> npt.NDArray[np.float64]:
@@ -335,16 +342,4 @@ class Model(Parametrized):
         return self._settle_ties(recalibrate(probs, self.calibration_) if hasattr(self, "calibration_") else probs)
 
     def _codes_or_error(self, names: object, what: str) -> Codes:
-        sides = {"user": (self._user_lookup, self._user_known), "item": (self._item_lookup, self._item_known)}
-        lookup, known = sides[what]
-        wanted = as_names(names, f"{what}s")
-        codes = lookup.codes(wanted, f"{what}s")
-        unknown = (codes < 0) | ~known[codes]
-        if unknown.any():
-            first = wanted[unknown].tolist()[0]
-            count = f" ({int(unknown.sum()):,} of {len(codes):,} are unknown)" if len(codes) > 1 else ""
-            shown = ", ".join(repr(name) for name in lookup.names[:3].tolist())
-            raise UnknownNameError(
-                f"unknown {what} {first!r}{count}. The model knows {plural(len(lookup.names), what)}, such as {shown}."
-            )
-        return codes
+        return ranking.codes_of(self, names, what)

@@ -9,7 +9,7 @@ from starcast.errors import DataError
 from starcast.frames import make_frame
 from starcast.kernels import Side
 from starcast.models.growth import check_scores_seen, check_solvable, place_users
-from starcast.models.ranking import check_number
+from starcast.models.ranking import check_number, codes_of
 from starcast.names import Codes
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def explain(model: "Model", user: object, item: object, n: int) -> Any:
 
 
 def _lone(model: "Model", name: object, what: str) -> int:
-    codes = model._codes_or_error(name, what)
+    codes = codes_of(model, name, what)
     if len(codes) != 1:
         raise DataError(f"explain takes one user and one item, got {len(codes):,} {what}s.")
     return int(codes[0])

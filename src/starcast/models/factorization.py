@@ -6,8 +6,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from starcast.distribution import Distribution
 from starcast.errors import DivergenceError, ParameterError, choose
@@ -193,6 +191,9 @@ class Factorization(Model):
         if not self.verbose:
             yield lambda iteration: None
             return
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
             task = bar.add_task(f"fitting {type(self).__name__}", total=n_iters)

@@ -8,6 +8,7 @@ import numpy.typing as npt
 from starcast.errors import ParameterError
 from starcast.kernels import Side, fast, resolve_threads, strict
 from starcast.models.factorization import Factorization
+from starcast.models.ranking import Columns, Ranking
 from starcast.names import Codes
 from starcast.ratings import Ratings
 
@@ -42,6 +43,7 @@ class PerScore(Factorization):
     # The same in the layout of the kernels that answer.
     _P: npt.NDArray[Any]
     _Q: npt.NDArray[Any]
+    _tiles: dict[str, npt.NDArray[np.float32]]  # what lists are made from; shared with the models that fold_in makes
 
     def _has_biases(self) -> bool:
         return False
@@ -134,6 +136,7 @@ class PerScore(Factorization):
 
     def _index_items(self) -> None:
         super()._index_items()
+        self._tiles = {}
         if hasattr(self, "item_factors_"):
             self._Q, self._base = _for_kernels(self.item_factors_), np.array(self.base_, np.float32)
 
@@ -158,6 +161,15 @@ class PerScore(Factorization):
             resolve_threads(self.n_jobs),
         )  # fmt: skip
         return probs
+
+    def _rank(self, ask: Ranking) -> Columns | None:
+        if self.item_factors_.dtype == np.float64:
+            return None
+        if not self._tiles:
+            self._tiles["items"] = fast.make_tiles(np.ascontiguousarray(self.item_factors_))
+        return ask.by_scores(
+            self._P, self._tiles["items"], len(self.items_), self._base, self.n_factors, self._has_biases(), self.LINK
+        )
 
 
 def _for_kernels(factors: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -10,6 +10,7 @@ from starcast import _native
 from starcast.errors import choose
 from starcast.kernels import Side, fast, resolve_threads, strict
 from starcast.models.factorization import Factorization, check_positive
+from starcast.models.ranking import Columns, Ranking
 from starcast.names import Codes
 from starcast.ratings import Ratings
 
@@ -49,6 +50,8 @@ class PointFactorization(Factorization):
     item_factors_: npt.NDArray[Any]
     mean_: float
     spread_: float
+
+    _tiles: dict[str, npt.NDArray[np.float32]]  # what lists are made from; shared with the models that fold_in makes
 
     def __init__(
         self,
@@ -162,23 +165,39 @@ class PointFactorization(Factorization):
 
     def values(self, user: Codes, item: Codes) -> npt.NDArray[np.float64]:
         """Return the predicted numbers of coded pairs, summed factor by factor as the published program does."""
-        first = int(self.BIASED)
-        dot = np.zeros(len(user))
-        for k in range(first, self.user_factors_.shape[1]):
-            dot += self.user_factors_[user, k] * self.item_factors_[item, k]
-        if not self.BIASED:
-            return dot
-        return np.asarray(self.mean_ + self.user_factors_[user, 0] + self.item_factors_[item, 0] + dot)
+        values = np.empty(len(user))
+        fast.point_values(
+            np.ascontiguousarray(user), np.ascontiguousarray(item), self.user_factors_, self.item_factors_, self.BIASED,
+            self.mean_, values, resolve_threads(self.n_jobs),
+        )  # fmt: skip
+        return values
 
     def _running_proba(self, user: Codes, item: Codes) -> npt.NDArray[np.float64]:
         return self._proba(user, item)
 
     def _proba(self, user: Codes, item: Codes) -> npt.NDArray[np.float64]:
         values = self.values(user, item)
-        halfway = (self.scores_[1:] + self.scores_[:-1]) / 2
         if self.distribution == "certain":
-            return np.eye(len(self.scores_))[np.searchsorted(halfway, values)]
-        return (1 - FLOOR) * _native.bell(values, halfway, self.spread_) + FLOOR * self.prior_
+            return np.eye(len(self.scores_))[np.searchsorted(self._halfway(), values)]
+        return (1 - FLOOR) * _native.bell(values, self._halfway(), self.spread_) + FLOOR * self.prior_
+
+    def _halfway(self) -> npt.NDArray[np.float64]:
+        return (self.scores_[1:] + self.scores_[:-1]) / 2
+
+    def _index_items(self) -> None:
+        super()._index_items()
+        self._tiles = {}
+
+    def _rank(self, ask: Ranking) -> Columns:
+        if not self._tiles:
+            rough = self.item_factors_.astype(np.float32, copy=False)
+            self._tiles["items"], self._tiles["reach"] = fast.make_tiles(rough), np.abs(rough).max(axis=0)
+        spread = 0.0 if self.distribution == "certain" else self.spread_
+        return ask.by_values(
+            self.user_factors_, self.item_factors_, self.user_factors_.astype(np.float32, copy=False),
+            self._tiles["items"], self._tiles["reach"], self.BIASED, self.mean_, spread, self._halfway(),
+            1 - FLOOR, FLOOR * self.prior_,
+        )  # fmt: skip
 
 
 class PMF(PointFactorization):
