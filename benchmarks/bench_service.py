@@ -8,7 +8,6 @@ so that a service that stops for a while cannot hide it.
 
 import argparse
 import asyncio
-import functools
 import json
 import os
 import shutil
@@ -28,27 +27,26 @@ import starcast as sc
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-N_USERS, N_ITEMS = 6040, 3952
 CONNECTIONS = 16
 BARS = {"predict": 1000, "recommend": 200}
 WRK = """
+local users, items = {%s}, {%s}
 request = function()
   local t = {}
-  for k = 1, 10 do t[k] = '{"user":' .. math.random(1, 6040) .. ',"item":' .. math.random(1, 3952) .. '}' end
+  for k = 1, 10 do
+    t[k] = '{"user":' .. users[math.random(#users)] .. ',"item":' .. items[math.random(#items)] .. '}'
+  end
   local body = '{"pairs":[' .. table.concat(t, ",") .. ']}'
   return wrk.format("POST", "/api/predict", {["Content-Type"] = "application/json"}, body)
 end
 """
 
 
-def predictions(seed: int) -> Iterator[bytes]:
+def predictions(model: sc.Model, seed: int) -> Iterator[bytes]:
     """Requests for ten pairs each."""
     rng = np.random.default_rng(seed)
     while True:
-        users, items = (
-            rng.integers(1, N_USERS + 1, (500, 10)).tolist(),
-            rng.integers(1, N_ITEMS + 1, (500, 10)).tolist(),
-        )
+        users, items = (rng.choice(names, (500, 10)).tolist() for names in (model.users_, model.items_))
         for us, its in zip(users, items, strict=True):
             pairs = ",".join(f'{{"user":{u},"item":{i}}}' for u, i in zip(us, its, strict=True))
             body = f'{{"pairs":[{pairs}]}}'
@@ -58,14 +56,14 @@ def predictions(seed: int) -> Iterator[bytes]:
             ).encode()
 
 
-def recommendations(seed: int) -> Iterator[bytes]:
+def recommendations(model: sc.Model, seed: int) -> Iterator[bytes]:
     """Requests for a user's list of ten."""
     rng = np.random.default_rng(seed)
     while True:
-        yield f"GET /api/recommend?user={rng.integers(1, N_USERS + 1)} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode()
+        yield f"GET /api/recommend?user={rng.choice(model.users_)} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode()
 
 
-REQUESTS: dict[str, Callable[[int], Iterator[bytes]]] = {"predict": predictions, "recommend": recommendations}
+REQUESTS: dict[str, Callable[[sc.Model, int], Iterator[bytes]]] = {"predict": predictions, "recommend": recommendations}
 
 
 async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes) -> int:
@@ -78,11 +76,10 @@ async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, reques
 
 
 async def client(
-    port: int, kind: str, seed: int, dues: "Iterator[float] | None", until: float, seen: dict[str, Any]
+    port: int, requests: Iterator[bytes], dues: Iterator[float] | None, until: float, seen: dict[str, Any]
 ) -> None:
     """Ask until the time is over: at once again, or when a request is due."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    requests = REQUESTS[kind](seed)
     while True:
         due = time.perf_counter() if dues is None else next(dues)
         if due >= until:
@@ -109,14 +106,16 @@ def due_times(rate: float, begin: float) -> Iterator[float]:
         n += 1
 
 
-async def load(port: int, wanted: dict[str, float], seconds: float, connections: int) -> dict[str, Any]:
+async def load(file: str, port: int, wanted: dict[str, float], seconds: float, connections: int) -> dict[str, Any]:
     """Put the load on the service: for each kind a rate, or 0 for as much as it takes."""
+    model = sc.load(file)
     begin = time.perf_counter() + 0.1
     seen: dict[str, Any] = {kind: {"errors": [], "waits": []} for kind in wanted}
     clients = []
     for kind, rate in wanted.items():
         dues = due_times(rate, begin) if rate else None
-        clients += [client(port, kind, seed, dues, begin + seconds, seen[kind]) for seed in range(connections)]
+        for seed in range(connections):
+            clients.append(client(port, REQUESTS[kind](model, seed), dues, begin + seconds, seen[kind]))
     await asyncio.gather(*clients)
     took = time.perf_counter() - begin
     return {
@@ -131,19 +130,22 @@ async def load(port: int, wanted: dict[str, float], seconds: float, connections:
     }
 
 
-def put_load(port: int, wanted: dict[str, float], seconds: float, connections: int = CONNECTIONS) -> dict[str, Any]:
+def put_load(
+    file: Path, port: int, wanted: dict[str, float], seconds: float, connections: int = CONNECTIONS
+) -> dict[str, Any]:
     """The same from a process of its own."""
-    asked = json.dumps([port, wanted, seconds, connections])
+    asked = json.dumps([str(file), port, wanted, seconds, connections])
     done = subprocess.run([sys.executable, __file__, "--load", asked], stdout=subprocess.PIPE, check=True, text=True)
     return json.loads(done.stdout)
 
 
-def wrk(port: int, seconds: float) -> dict[str, Any]:
+def wrk(file: Path, port: int, seconds: float) -> dict[str, Any]:
     """Predictions by wrk, if it is there."""
     if shutil.which("wrk") is None:
         return {}
     with tempfile.NamedTemporaryFile("w", suffix=".lua") as script:
-        script.write(WRK)
+        model = sc.load(file)
+        script.write(WRK % (",".join(map(str, model.users_)), ",".join(map(str, model.items_))))
         script.flush()
         command = [
             "wrk",
@@ -170,7 +172,6 @@ def memory(process: Any) -> float:
     return sum(psutil.Process(worker.pid).memory_full_info().uss for worker in process.workers()) / 2**20
 
 
-@functools.cache
 def model_file() -> Path:
     """The model of the bars, fitted once and kept beside the system's temporary files."""
     file = Path(tempfile.gettempdir()) / f"starcast-bench-{sc.__version__}-ml-1m.starcast"
@@ -180,13 +181,13 @@ def model_file() -> Path:
     return file
 
 
-def soak(process: Any, seconds: float) -> dict[str, Any]:
+def soak(file: Path, process: Any, seconds: float) -> dict[str, Any]:
     """Half the load of the bars for a long time, in parts, with the memory after each."""
     half = {kind: bar / 2 for kind, bar in BARS.items()}
     part = min(60.0, seconds)
     memories, parts = [memory(process)], []
     for _ in range(max(1, round(seconds / part))):
-        parts.append(put_load(process.port, half, part, CONNECTIONS // 2))
+        parts.append(put_load(file, process.port, half, part, CONNECTIONS // 2))
         memories.append(memory(process))
     return {
         "seconds": part * len(parts),
@@ -214,21 +215,24 @@ def main() -> None:
     from service import Process
 
     with tempfile.TemporaryDirectory() as folder:
-        process = Process(args.model or model_file(), "--workers", args.workers, log=Path(folder, "log"))
+        file = args.model or model_file()
+        process = Process(file, "--workers", args.workers, log=Path(folder, "log"))
         try:
-            put_load(process.port, {"predict": 0, "recommend": 0}, 2)  # so that everything is in memory
+            put_load(file, process.port, {"predict": 0, "recommend": 0}, 2)  # so that everything is in memory
             figures: dict[str, Any] = {
                 "tool": "clients on asyncio and uvloop in a second process; wrk beside them",
                 "workers": args.workers,
                 "load average before": os.getloadavg()[0],
-                "predict, as much as it takes": put_load(process.port, {"predict": 0}, args.seconds)["predict"],
-                "predict, as much as it takes, by wrk": wrk(process.port, args.seconds),
-                "predict, 1,000 a second": put_load(process.port, {"predict": 1000}, args.seconds)["predict"],
-                "recommend, as much as it takes": put_load(process.port, {"recommend": 0}, args.seconds)["recommend"],
-                "recommend, 200 a second": put_load(process.port, {"recommend": 200}, args.seconds)["recommend"],
+                "predict, as much as it takes": put_load(file, process.port, {"predict": 0}, args.seconds)["predict"],
+                "predict, as much as it takes, by wrk": wrk(file, process.port, args.seconds),
+                "predict, 1,000 a second": put_load(file, process.port, {"predict": 1000}, args.seconds)["predict"],
+                "recommend, as much as it takes": put_load(file, process.port, {"recommend": 0}, args.seconds)[
+                    "recommend"
+                ],
+                "recommend, 200 a second": put_load(file, process.port, {"recommend": 200}, args.seconds)["recommend"],
             }
             if args.soak:
-                figures["both at half the bars"] = soak(process, args.soak)
+                figures["both at half the bars"] = soak(file, process, args.soak)
         finally:
             process.stop()
     write("service", figures)

@@ -700,6 +700,12 @@ def test_the_page_is_there_and_asks_nobody_else(service):
     assert "examples" in json.dumps(described)
 
 
+@pytest.mark.parametrize("path", ["/", "/healthz", "/readyz", "/static/style.css"])
+def test_a_head_may_be_asked_for(service, path):
+    answer = service.ask("HEAD", path)
+    assert answer.status_code == 200
+
+
 def test_a_stranger_who_is_gone_is_no_mishap(service):
     async def gone():
         async def receive():

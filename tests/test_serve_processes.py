@@ -328,10 +328,13 @@ def test_what_was_begun_is_finished_before_the_end(folder, file):
 def test_workers_do_not_outlive_their_supervisor(folder, file):
     process = Process(file, "--workers", 2, log=folder / "log-orphans")
     workers = process.workers()
+    copies = {Path(part.path).parents[1] for part in workers[0].memory_maps() if part.path.endswith("model.starcast")}
+    assert [copy.is_dir() for copy in copies] == [True]
     process.stop(signal.SIGKILL)
     gone, alive = psutil.wait_procs(workers, timeout=20)
     assert len(gone) == 2
     assert alive == []
+    assert [copy.exists() for copy in copies] == [False]
 
 
 # Before it starts.

@@ -2,6 +2,7 @@
 
 import functools
 import os
+import signal
 from pathlib import Path
 from typing import Annotated
 
@@ -60,6 +61,8 @@ def serve(
         from starcast.serve.worker import Rules
     except ImportError as error:
         raise MissingExtraError("the service", error.name or "fastapi", "serve") from None
+    if not hasattr(signal, "SIGHUP"):
+        raise ParameterError("starcast serve needs signals and shared sockets as Linux and macOS have them.")
     given = {
         "pairs": max_pairs, "n": max_n, "ratings": max_ratings, "body_bytes": max_body, "concurrent": max_concurrent,
         "connections": max_connections, "seconds": timeout,

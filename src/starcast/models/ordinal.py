@@ -213,11 +213,13 @@ class OrdinalMF(Model):
 
     def _index_users(self) -> None:
         super()._index_users()
+        self._nobody: dict[str, npt.NDArray[np.float32]] = {}
         if hasattr(self, "user_draws_"):  # before a fit there are none
             self._P = _in_lanes(self.user_draws_)
 
     def _index_items(self) -> None:
         super()._index_items()
+        self._nobody = {}
         if hasattr(self, "item_draws_"):
             self._Q = _in_lanes(self.item_draws_)
 
@@ -229,8 +231,9 @@ class OrdinalMF(Model):
         sides = []
         for codes, draws, of in ((user, self._P, "users"), (item, self._Q, "items")):
             some, place = np.unique(np.maximum(codes, 0), return_inverse=True)
-            stranger = _in_lanes(self._solve_rows(of, NOBODY)[f"{OF[of]}_draws_"])
-            sides.append((np.concatenate([draws[some], stranger]), np.where(codes >= 0, place, len(some))))
+            if of not in self._nobody:
+                self._nobody[of] = _in_lanes(self._solve_rows(of, NOBODY)[f"{OF[of]}_draws_"])
+            sides.append((np.concatenate([draws[some], self._nobody[of]]), np.where(codes >= 0, place, len(some))))
         (P, user_place), (Q, item_place) = sides
         return self._ask(P, Q, user_place.astype(np.int32), item_place.astype(np.int32))
 

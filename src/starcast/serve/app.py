@@ -139,9 +139,12 @@ def _open_rest(app: FastAPI, desk: Desk, tally: Tally) -> None:
         """Return what was counted, in the format of Prometheus."""
         return Response(tally.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
-    @app.get("/", include_in_schema=False)
+    @app.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
     async def page() -> Any:
         return FileResponse(WEB / "index.html")
+
+    for path, answer in (("/healthz", alive), ("/readyz", ready)):
+        app.head(path, include_in_schema=False)(answer)
 
 
 def _bad_method(allowed: str) -> RefusalError:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import functools
 import logging
+import shutil
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -50,7 +51,7 @@ def work(rules: Rules, slot: int, listener: socket.socket, line: Connection, tal
     start_log()
     counts = Tally(tally, slot)
     counts.start()
-    worker = Worker(rules, listener, line, counts)
+    worker = Worker(rules, listener, line, counts, tally.parent)
     if edition is not None:
         worker.take(open_edition(edition, rules.limits, rules.n_jobs))
     with asyncio.Runner(loop_factory=worker.server.config.get_loop_factory()) as runner:
@@ -66,14 +67,14 @@ def start_log() -> None:
 class Worker:
     """A desk, the server before it, and the line to the supervisor."""
 
-    def __init__(self, rules: Rules, listener: socket.socket, line: Connection, tally: Tally) -> None:
-        self.rules, self.line, self.tally = rules, line, tally
+    def __init__(self, rules: Rules, listener: socket.socket, line: Connection, tally: Tally, folder: Path) -> None:
+        self.rules, self.line, self.tally, self.folder = rules, line, tally, folder
         self.desk = Desk(rules.limits)
         app = Guard(make_app(self.desk, tally), tally, token=rules.token, hosts=rules.hosts, says=rules.says)
         protocol = type("Protocol", (HurriedProtocol,), {"seconds": rules.limits.seconds})
         config = uvicorn.Config(
             app, http=protocol, ws="none", lifespan="off", log_config=None, access_log=False, server_header=False,
-            timeout_keep_alive=KEEP_ALIVE, timeout_graceful_shutdown=int(rules.limits.seconds) + 1,
+            proxy_headers=False, timeout_keep_alive=KEEP_ALIVE, timeout_graceful_shutdown=int(rules.limits.seconds) + 1,
         )  # fmt: skip
         self.server = Server(config, listener, tally, rules.limits.connections)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -110,6 +111,7 @@ class Worker:
                     task.add_done_callback(self._tasks.discard)
         except (EOFError, OSError):
             asyncio.get_running_loop().remove_reader(self.line.fileno())
+            shutil.rmtree(self.folder, ignore_errors=True)  # which the supervisor would have removed
             self.stop()
 
     async def _load(self, folder: Path) -> None:
