@@ -3,6 +3,8 @@
 ``reference.py`` beside this file, and those that share its name, say in plain loops what both must compute.
 """
 
+import importlib
+import importlib.util
 import os
 from typing import NamedTuple
 
@@ -14,7 +16,7 @@ from starcast._native import fast, strict
 from starcast.errors import ParameterError
 from starcast.ratings import Ratings
 
-__all__ = ["Side", "aligned", "fast", "instruction_set", "make_sides", "resolve_threads", "strict"]
+__all__ = ["Side", "aligned", "fast", "instruction_set", "make_sides", "resolve_threads", "strict", "wants_gpu"]
 
 
 LINE = 64  # bytes
@@ -60,16 +62,7 @@ def resolve_threads(n_jobs: int | None) -> int:
     return min(int(n_jobs), MOST_THREADS)
 
 
-def aligned(array: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """Return the array if it begins with a cache line, else a copy that does: a vector that lies in two lines is read
-    in twice the time."""
-    if array.ctypes.data % LINE == 0 and array.flags.c_contiguous:
-        return array
-    room = np.empty(array.size + LINE // 4, np.float32)
-    first = -room.ctypes.data % LINE // 4
-    copy = room[first : first + array.size].reshape(array.shape)
-    copy[...] = array
-    return copy
+__all__ = ["Side", "aligned", "fast", "instruction_set", "make_sides", "resolve_threads", "strict", "wants_gpu"]
 
 
 def instruction_set() -> str:

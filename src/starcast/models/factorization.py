@@ -81,6 +81,10 @@ class Factorization(Model):
         """Learn in single precision from a fresh start; return the objective after each round."""
         raise NotImplementedError
 
+    def _sides(self, ratings: Ratings) -> tuple[Any, Any]:
+        """Return the ratings by user and by item as :meth:`_run` and :meth:`_run_strict` want them."""
+        return make_sides(ratings)
+
     def _solves_rows(self) -> bool:
         return self.item_factors_.dtype == np.float32  # the published program, in double precision, has no such thing
 
@@ -108,7 +112,7 @@ class Factorization(Model):
             raise ParameterError(f"n_iters must be at least the {self.n_iter_} rounds of the fit, got {n_iters!r}.")
         before, self.n_iters = self.n_iter_, n_iters
         with np.errstate(all="ignore"):
-            diverged = self._run_strict(*make_sides(ratings), n_iters - before, lambda iteration: None)
+            diverged = self._run_strict(*self._sides(ratings), n_iters - before, lambda iteration: None)
         if diverged > 0 and self.on_divergence == "raise":
             self._forget()
             raise self._divergence(before + diverged)
@@ -117,7 +121,7 @@ class Factorization(Model):
         return self
 
     def _fit(self, ratings: Ratings) -> None:
-        users, items = make_sides(ratings)
+        users, items = self._sides(ratings)
         if self._is_strict():
             self._fit_strict(users, items)
         else:
@@ -168,7 +172,7 @@ class Factorization(Model):
             losses.append(nll(test.values, answer))
             return len(losses) - int(np.argmin(losses)) > PATIENCE
 
-        self._run(train, *make_sides(train), self.n_iters, on_round)
+        self._run(train, *self._sides(train), self.n_iters, on_round)
         return int(np.argmin(losses)) + 1
 
     def _running_proba(self, user: Codes, item: Codes) -> npt.NDArray[Any]:

@@ -49,11 +49,7 @@ class PerScore(Factorization):
         return False
 
     def _run(self, ratings: Ratings, users: Side, items: Side, n_iters: int, on_round: Any) -> list[float]:
-        if len(ratings.scores) > MOST_SCORES:
-            found = len(ratings.scores)
-            raise ParameterError(
-                f"{type(self).__name__} takes up to {MOST_SCORES} scores in single precision, got {found}."
-            )
+        check_scores(self, ratings)
         P, Q = self._starting_planes(len(ratings.users), len(ratings.items), len(ratings.scores))
         self._P, self._Q = pack(P), pack(Q)
         self._base = self._starting_base(ratings)
@@ -169,6 +165,15 @@ class PerScore(Factorization):
             self._tiles["items"] = fast.make_tiles(np.ascontiguousarray(self.item_factors_))
         return ask.by_scores(
             self._P, self._tiles["items"], len(self.items_), self._base, self.n_factors, self._has_biases(), self.LINK
+        )
+
+
+def check_scores(model: PerScore, ratings: Ratings) -> None:
+    """Raise an error if there are more scores than the kernels have lanes."""
+    found = len(ratings.scores)
+    if found > MOST_SCORES:
+        raise ParameterError(
+            f"{type(model).__name__} takes up to {MOST_SCORES} scores in single precision, got {found}."
         )
 
 

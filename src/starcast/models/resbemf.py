@@ -6,9 +6,10 @@ import numpy as np
 import numpy.typing as npt
 
 from starcast.errors import ParameterError, choose
-from starcast.kernels import Side, fast, resolve_threads
+from starcast.kernels import Side, fast, resolve_threads, wants_gpu
 from starcast.models.factorization import check_flag, check_positive, check_recklessness, check_whole
-from starcast.models.per_score import PerScore
+from starcast.models.per_score import PerScore, check_scores
+from starcast.names import Codes
 from starcast.ratings import Ratings
 
 
@@ -59,6 +60,9 @@ class ResBeMF(PerScore):
         What draws the starting points; "java" is the paper's.
     on_divergence : {"raise", "keep"}
         With ``update="paper"``: whether numbers that ran away are an error, or kept as the published program does.
+    device : {"cpu", "cuda", "auto"}
+        Where the rounds of "gradient" and "paper" run, and long lists of questions are answered: "cuda" needs a GPU and
+        ``pip install 'starcast[torch]'``, "auto" takes one if there is one. Results agree up to rounding.
     random_state : int or None
     n_jobs : int or None
         Threads; None is one a core. The result does not depend on it.
@@ -100,6 +104,7 @@ class ResBeMF(PerScore):
         early_stopping: bool = False,
         generator: str = "numpy",
         on_divergence: str = "raise",
+        device: str = "cpu",
         random_state: int | None = None,
         n_jobs: int | None = None,
         verbose: bool = False,
@@ -116,6 +121,7 @@ class ResBeMF(PerScore):
         self.early_stopping = early_stopping
         self.generator = generator
         self.on_divergence = on_divergence
+        self.device = device
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
@@ -132,6 +138,10 @@ class ResBeMF(PerScore):
             raise ParameterError(
                 f'recklessness needs update="exact" or "gradient", got {self.recklessness!r} with update="paper".'
             )
+
+        choose("device", self.device, ["cpu", "cuda", "auto"])
+        if self.device == "cuda" and self.update == "exact":
+            raise ParameterError('device="cuda" needs update="gradient" or "paper", got update="exact".')
 
     def _check_factors(self) -> None:
         check_whole("n_factors", self.n_factors, 0 if self._has_biases() else 1)
@@ -154,6 +164,36 @@ class ResBeMF(PerScore):
     def _starting_base(self, ratings: Ratings) -> npt.NDArray[np.float32]:
         return np.log(self.prior_).astype(np.float32) if self._has_biases() else super()._starting_base(ratings)
 
+    def _on_gpu(self) -> bool:
+        return self.update != "exact" and wants_gpu(self.device)
+
+    def _sides(self, ratings: Ratings) -> tuple[Any, Any]:
+        if not self._on_gpu():
+            return super()._sides(ratings)
+        from starcast.kernels.gpu.device import cut_ratings, find_device  # an extra
+
+        return cut_ratings(ratings, find_device())
+
+    def _run(self, ratings: Ratings, users: Any, items: Any, n_iters: int, on_round: Any) -> list[float]:
+        if not self._on_gpu():
+            return super()._run(ratings, users, items, n_iters, on_round)
+        from starcast.kernels.gpu.climb import Climb  # an extra
+
+        check_scores(self, ratings)
+        planes = self._starting_planes(len(ratings.users), len(ratings.items), len(ratings.scores))
+        self._climb = Climb(
+            (users, items), planes, self._starting_base(ratings), spread_scores(ratings.scores),
+            curvature_weights(self.prior_), biased=self._has_biases(), regularization=self.regularization,
+            bias_regularization=self.bias_regularization, recklessness=self.recklessness,
+        )  # fmt: skip
+        try:
+            history = self._climb.run(n_iters, self.tolerance, on_round)
+            self.user_factors_, self.item_factors_, self.base_ = self._climb.state()
+        finally:
+            del self._climb
+        self._index()
+        return history
+
     def _rounds(self, ratings: Ratings, users: Side, items: Side, n_iters: int, on_round: Any) -> list[float]:
         rows = (users, items, self._P, self._Q, self._base, spread_scores(ratings.scores))
         options: dict[str, Any] = {
@@ -164,6 +204,24 @@ class ResBeMF(PerScore):
         if self.update == "gradient":
             return fast.fit_resbemf_gradient(*rows, weights=curvature_weights(self.prior_), **options)
         return fast.fit_resbemf_exact(*rows, **options)
+
+    def _run_strict(self, users: Any, items: Any, n_iters: int, on_round: Any) -> int:
+        if not self._on_gpu():
+            return super()._run_strict(users, items, n_iters, on_round)
+        from starcast.kernels.gpu.published import Crowd  # an extra
+
+        planes = tuple(F.transpose(0, 2, 1) for F in (self._P, self._Q))
+        crowd = Crowd((users, items), planes, [self._learning_rate()], [self.regularization])
+        for done in range(n_iters):
+            crowd.run(1)
+            on_round(done)
+        self.user_factors_, self.item_factors_ = crowd.planes(0)
+        self._P, self._Q = (np.ascontiguousarray(F.transpose(0, 2, 1)) for F in (self.user_factors_, self.item_factors_))
+        self.base_ = np.zeros(len(self.scores_), np.float32)
+        return n_iters if crowd.diverged()[0] else -1
+
+    def _running_proba(self, user: Codes, item: Codes) -> npt.NDArray[Any]:
+        return self._climb.proba(user, item) if hasattr(self, "_climb") else super()._running_proba(user, item)
 
     def _row_steps(self) -> tuple[int, int]:
         return 100, 10  # at most; with twenty ratings, a row comes to rest after about thirty

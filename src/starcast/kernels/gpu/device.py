@@ -5,10 +5,11 @@ import os
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from starcast.errors import MissingExtraError, ParameterError
-from starcast.kernels import Side
+from starcast.ratings import Ratings
 
 Tensor = torch.Tensor
 
@@ -50,26 +51,35 @@ class Segments(NamedTuple):
         return len(self.row)
 
 
-def cut(side: Side, device: torch.device, length: int = SEGMENT) -> Segments:
-    """Return a side on the device, cut into segments of at most `length` ratings.
+def cut_ratings(ratings: Ratings, device: torch.device, length: int = SEGMENT) -> tuple[Segments, Segments]:
+    """Return the ratings by user and by item, sorted and cut on the device."""
+    user, item, score = (to_device(part, device) for part in (ratings.user, ratings.item, ratings.score))
+    n_users, n_items = len(ratings.users), len(ratings.items)
+    by_user = torch.sort(user.long() * n_items + item, stable=True).indices
+    by_item = torch.sort(item.long() * n_users + user, stable=True).indices
+    return (
+        cut(torch.bincount(user, minlength=n_users), item[by_user], score[by_user], length),
+        cut(torch.bincount(item, minlength=n_items), user[by_item], score[by_item], length),
+    )
+
+
+def cut(counts: Tensor, other: Tensor, score: Tensor, length: int = SEGMENT) -> Segments:
+    """Return rows with so many ratings each, of others in ascending order, in segments of at most `length` ratings.
 
     Programs that run at the same moment should read the same rows of the other side, which are then in the cache: the
     others' codes ascend along a row, so segments take their turn by the first of theirs.
     """
-    start, other, score = (torch.from_numpy(np.ascontiguousarray(part)).to(device) for part in side)
-    counts = start.diff()
+    device = counts.device
+    start = torch.nn.functional.pad(counts.cumsum(0), (1, 0))
     per_row = (counts + length - 1) // length
-    of_row = torch.zeros(len(start), dtype=torch.int64, device=device)
-    torch.cumsum(per_row, 0, out=of_row[1:])
+    of_row = torch.nn.functional.pad(per_row.cumsum(0), (1, 0))
     row = torch.repeat_interleave(torch.arange(len(counts), device=device), per_row)
     begin = start[row] + length * (torch.arange(len(row), device=device) - of_row[row])
     end = torch.minimum(begin + length, start[row + 1])
     turn = torch.argsort(other[begin], stable=True) if len(row) else row
-    return Segments(
-        row.int(), begin, end, of_row, turn.int(), other, score, counts.to(torch.float32)
-    )
+    return Segments(row.int(), begin, end, of_row, turn.int(), other, score, counts.float())
 
 
-def to_device(array: "np.ndarray[Any, Any]", device: torch.device) -> Tensor:
+def to_device(array: npt.NDArray[Any], device: torch.device) -> Tensor:
     """Return a copy of an array on the device."""
-    return torch.from_numpy(np.ascontiguousarray(array)).to(device)
+    return torch.tensor(array, device=device)

@@ -16,9 +16,10 @@ from starcast.kernels.gpu.device import Segments, Tensor
 
 @triton.jit
 def _slopes(
-    turn, seg_row, seg_begin, seg_end, other, score, rows, others, base, sums, loglik, n_rows, n_others, n_segments,
+    turn, seg_row, seg_begin, seg_end, other, score, rows, others, base, values, recklessness, sums, loglik,
+    n_rows, n_others, n_segments,
     K: tl.constexpr, S: tl.constexpr, LANES: tl.constexpr, HEAD: tl.constexpr, TAIL: tl.constexpr,
-    BIASED: tl.constexpr, PUBLISHED: tl.constexpr, SCORED: tl.constexpr, TILE: tl.constexpr,
+    BIASED: tl.constexpr, PUBLISHED: tl.constexpr, SCORED: tl.constexpr, BOLD: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
     """Sum the slopes of one segment over its ratings, in registers; one program a segment and model.
 
@@ -74,9 +75,18 @@ def _slopes(
             z -= tl.max(z, 1)[:, None]
             e = tl.exp(z)
             norm = tl.sum(e, 1)[:, None]
-            g = tl.where(live, tl.reshape(given - e * (1.0 / norm), (TILE * LANES,)), 0.0)
+            p = e * (1.0 / norm)
+            g = given - p
+            gain = given * tl.where(given > 0, z - tl.log(norm), 0.0)
+            if BOLD:
+                value = tl.load(values + tl.arange(0, LANES), mask=tl.arange(0, LANES) < S, other=0.0)[None, :]
+                away = value - tl.sum(p * value, 1)[:, None]
+                variance = tl.sum(p * away * away, 1)[:, None]
+                g -= recklessness * p * (away * away - variance)
+                gain -= recklessness * p * away * away
+            g = tl.where(live, tl.reshape(g, (TILE * LANES,)), 0.0)
             if SCORED:
-                fit += tl.where((given > 0) & tl.reshape(live, (TILE, LANES)), z - tl.log(norm), 0.0)
+                fit += tl.where(tl.reshape(live, (TILE, LANES)), gain, 0.0)
         sum_head += g[None, :] * y_head
         if TAIL:
             sum_tail += g[None, :] * y_tail
@@ -115,7 +125,7 @@ def row_sum(sums, begin, end, L: tl.constexpr, LANES: tl.constexpr, KIND: tl.con
 
 @triton.jit
 def _step(
-    of_row, counts, sums, rows, velocity, curve, decay, caution, n_rows, n_segments,
+    of_row, counts, sums, rows, velocity, curve, decay, stiffness,
     L: tl.constexpr, LANES: tl.constexpr, MOMENTUM: tl.constexpr,
 ):  # fmt: skip
     """Add up the slopes of a row's segments, in order, and move the row: a heavy ball with an average curvature."""
@@ -126,10 +136,11 @@ def _step(
     x = tl.load(rows + row * L + lane, mask=real, other=0.0)
     v = tl.load(velocity + row * L + lane, mask=real, other=0.0)
     weight = tl.load(decay + lane, mask=real, other=1.0)
-    h = weight + tl.load(counts + row) * tl.load(curve + lane, mask=real, other=0.0)
-    v = MOMENTUM * v + (g - weight * x) / (tl.load(caution) * h)
+    n = tl.load(counts + row)
+    h = weight + n * tl.load(curve + lane, mask=real, other=0.0) + 1e-30
+    v = tl.where(n > 0, MOMENTUM * v + (g - weight * x) / (stiffness * h), 0.0)
     tl.store(velocity + row * L + lane, v, mask=real)
-    tl.store(rows + row * L + lane, x + v, mask=real)
+    tl.store(rows + row * L + lane, tl.where(n > 0, x + v, 0.0), mask=real)
 
 
 @triton.jit
@@ -152,7 +163,7 @@ def _published_step(
 def _proba(
     user, item, P, Q, base, probs, n_pairs,
     K: tl.constexpr, S: tl.constexpr, LANES: tl.constexpr, HEAD: tl.constexpr, TAIL: tl.constexpr,
-    BIASED: tl.constexpr, PAIRS: tl.constexpr,
+    BIASED: tl.constexpr, PUBLISHED: tl.constexpr, PAIRS: tl.constexpr,
 ):  # fmt: skip
     """Write the probabilities of some pairs."""
     L: tl.constexpr = (K + BIASED) * S
@@ -173,7 +184,7 @@ def _proba(
         if BIASED:
             z += tl.load(p + K * S + s, mask=real, other=0.0) + tl.load(q + K * S + s, mask=real, other=0.0)
         z = tl.where(real, z, float("-inf"))
-        e = tl.exp(z - tl.max(z, 0))
+        e = tl.exp(z) if PUBLISHED else tl.exp(z - tl.max(z, 0))
         tl.store(probs + pair * S + s, e / tl.sum(e, 0), mask=real)
 
 
@@ -186,26 +197,32 @@ def blocks(n_factors: int, n_scores: int) -> dict[str, int]:
 
 
 def add_slopes(
-    side: Segments, rows: Tensor, others: Tensor, base: Tensor, sums: Tensor, loglik: Tensor | None,
-    n_factors: int, *, biased: bool, published: bool = False, tile: int | None = None, n_warps: int = 1,
+    side: Segments, rows: Tensor, others: Tensor, base: Tensor, sums: Tensor, loglik: Tensor | None, n_factors: int, *,
+    biased: bool = False, published: bool = False, values: Tensor | None = None, recklessness: float = 0.0,
+    tile: int | None = None,
 ) -> None:  # fmt: skip
-    """Write each segment's slopes into `sums`, (models, segments, planes x scores), and log-likelihood into `loglik`."""
+    """Write each segment's slopes into `sums`, (models, segments, planes x scores), and log-likelihood into `loglik`.
+
+    Rows are (models, rows, planes x scores), base (models, scores). Four ratings at a time fill the lanes of a warp; with
+    many factors their rows fill its registers.
+    """
     n_models, n_scores = base.shape
     _slopes[len(side), n_models](
-        side.turn, side.row, side.begin, side.end, side.other, side.score, rows, others, base, sums,
-        sums if loglik is None else loglik, side.n_rows, others.shape[1], len(side), **blocks(n_factors, n_scores),
-        BIASED=biased, PUBLISHED=published, SCORED=loglik is not None, TILE=tile or (4 if n_factors <= 24 else 1), num_warps=n_warps,
+        side.turn, side.row, side.begin, side.end, side.other, side.score, rows, others, base,
+        base if values is None else values, recklessness, sums, sums if loglik is None else loglik, side.n_rows, others.shape[1], len(side), **blocks(n_factors, n_scores),
+        BIASED=biased, PUBLISHED=published, SCORED=loglik is not None, BOLD=recklessness != 0,
+        TILE=tile or (4 if n_factors <= 24 else 1), num_warps=1,
     )  # fmt: skip
 
 
 def step(
-    side: Segments, sums: Tensor, rows: Tensor, velocity: Tensor, curve: Tensor, decay: Tensor, caution: Tensor,
-    momentum: float,
+    side: Segments, sums: Tensor, rows: Tensor, velocity: Tensor, curve: Tensor, decay: Tensor,
+    stiffness: float, momentum: float,
 ) -> None:  # fmt: skip
     """Move every row of one model by the slopes of its segments."""
     L = rows.shape[-1]
     _step[side.n_rows,](
-        side.of_row, side.counts, sums, rows, velocity, curve, decay, caution, side.n_rows, len(side), L=L,
+        side.of_row, side.counts, sums, rows, velocity, curve, decay, stiffness, L=L,
         LANES=triton.next_power_of_2(L), MOMENTUM=momentum, num_warps=1 if L <= 256 else 4,
     )  # fmt: skip
 
@@ -219,13 +236,16 @@ def published_step(side: Segments, sums: Tensor, rows: Tensor, rates: Tensor, de
     )  # fmt: skip
 
 
-def proba(user: Tensor, item: Tensor, P: Tensor, Q: Tensor, base: Tensor, n_factors: int, *, biased: bool) -> Tensor:
+def proba(
+    user: Tensor, item: Tensor, P: Tensor, Q: Tensor, base: Tensor, n_factors: int, *, biased: bool = False,
+    published: bool = False,
+) -> Tensor:  # fmt: skip
     """Return the probabilities of pairs, shape (pairs, scores)."""
     n_pairs, each = len(user), 16
     probs: Any = torch.empty((n_pairs, len(base)), dtype=P.dtype, device=P.device)
     if n_pairs:
         _proba[(n_pairs + each - 1) // each,](
-            user, item, P, Q, base, probs, n_pairs, **blocks(n_factors, len(base)), BIASED=biased, PAIRS=each,
-            num_warps=1,
+            user, item, P, Q, base, probs, n_pairs, **blocks(n_factors, len(base)), BIASED=biased,
+            PUBLISHED=published, PAIRS=each, num_warps=1,
         )  # fmt: skip
     return probs
