@@ -25,7 +25,8 @@ class Run:
     """A reproduction of the paper's experiments on one data set.
 
     `folder` is where all data sets' results go, `published` the folder of the published ones, `limit` the most rows a
-    model for a trial. What was done is noted in journals, so that a run goes on where the one before was stopped.
+    model for a trial, `device` where the search of ResBeMF runs. What was done is noted in journals, so that a run goes
+    on where the one before was stopped.
     """
 
     dataset: str
@@ -34,12 +35,14 @@ class Run:
     published: Path | None = None
     n_jobs: int | None = None
     limit: int | None = None
+    device: str = "cpu"
 
     def __post_init__(self) -> None:
         experiment_of(self.dataset)
         for model in self.models:
             choose("model of the paper", model, FACTORIZATIONS)
         resolve_threads(self.n_jobs)
+        choose("device", self.device, ["cpu", "cuda", "auto"])
         if self.limit is not None and self.limit < 1:
             raise ParameterError(f"limit must be at least 1 row, got {self.limit!r}.")
         if self.published is not None and not (self.published / "gridsearch").is_dir():

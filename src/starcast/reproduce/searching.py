@@ -9,8 +9,10 @@ import numpy as np
 
 from starcast.javarandom import JavaRandom
 from starcast.journal import OnProgress
+from starcast.kernels import wants_gpu
 from starcast.metrics.averages import paper_averages
 from starcast.ratings import Ratings
+from starcast.reproduce.crowd import climb_together
 from starcast.reproduce.experiment import (
     N_FOLDS,
     SEED,
@@ -34,6 +36,8 @@ def run_search(run: Run, on_progress: OnProgress | None = None) -> None:
     train = published_split(run.dataset).train
     ladders = {model: _ladders(run, model) for model in run.models}
     tasks = _tasks(ladders, train.digest()[:8])
+    if wants_gpu(run.device):
+        _climb_on_gpu(run, tasks, on_progress)
     done = run.do(
         "search", tasks, climb, n_jobs=run.threads, prepare=prepare, prepare_args=(run.dataset,),
         on_progress=on_progress,
@@ -127,6 +131,24 @@ class _Shared:
 
 
 _shared: list[_Shared] = []
+
+
+def _climb_on_gpu(run: Run, tasks: Mapping[str, Task], on_progress: OnProgress | None) -> None:
+    """Note the records of ResBeMF's ladders in the journal, all ladders of one fold and size at a time."""
+    prepare(run.dataset)
+    shared, journal = _shared[0], run.journal("search")
+    done = {key for key, _ in journal.records()}
+    groups: dict[tuple[int, str], list[str]] = {}
+    for key, task in tasks.items():
+        if task.model == "resbemf" and key not in done:
+            groups.setdefault((task.fold, dict(task.ladder.rest)["numFactors"]), []).append(key)
+    for (fold, _), keys in groups.items():
+        settings = [list(tasks[key].ladder.settings()) for key in keys]
+        for key, record in zip(keys, climb_together(settings, shared.fold(fold), shared.empty), strict=True):
+            journal.add(key, record)
+            done.add(key)
+        if on_progress is not None:
+            on_progress(len(done & tasks.keys()), len(tasks))
 
 
 def prepare(dataset: str) -> None:

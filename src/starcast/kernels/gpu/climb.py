@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from starcast.kernels.gpu.device import Segments, Tensor, to_device
-from starcast.kernels.gpu.softmax import add_slopes, proba, step
+from starcast.kernels.gpu.softmax import add_slopes, proba, step, tally
 from starcast.kernels.reference_climb import MOMENTUM, ROUNDING, STIFFENING, STIFFNESS
 
 LEAST_GAIN = 1e-5  # share of the objective for which it is worth to move mean biases into base
@@ -38,7 +38,8 @@ class Climb:
         self._loglik = torch.zeros(len(sides[1]), device=device)
         self._n_ratings = float(sides[0].counts.sum(dtype=torch.float64))
         self._stiffness = STIFFNESS
-        self._means = [torch.stack([side.counts, torch.ones_like(side.counts)]) for side in sides]
+        self._bias_decay = bias_regularization
+        self._items: Tensor | None = None
         self._n_rated = [float((side.counts > 0).sum()) for side in sides]
 
     def run(self, n_rounds: int, tolerance: float, on_round: Callable[[int, float], bool]) -> list[float]:
@@ -60,17 +61,18 @@ class Climb:
 
     def round(self) -> float:
         """Move all users, then all items; return the objective between the two."""
-        _, item_squares = squares = self._squares(1)
-        self._move(0, squares)
-        squares = self._squares(0)
-        self._move(1, squares)
-        penalty = (self.decay * (squares[1] + item_squares)).sum(dtype=torch.float64) / 2
-        found = [self._loglik.sum(dtype=torch.float64) - penalty, *(self._bias_sums(which) for which in (0, 1))]
+        items = tally(self.sides[1], self.rows[1][0]) if self._items is None else self._items
+        self._move(0, items)
+        users = tally(self.sides[0], self.rows[0][0])
+        self._move(1, users)
+        penalty = (self.decay * (users[1] + items[1])).sum() / 2
+        self._items = tally(self.sides[1], self.rows[1][0])
+        n_scores = self.shape[1]
+        found = [self._loglik.sum(dtype=torch.float64) - penalty, users[2, -n_scores:], self._items[2, -n_scores:]]
         objective, *sums = torch.cat([part.reshape(-1) for part in found]).tolist()  # the one wait of a round
         if self.biased:
-            half = len(sums) // 2
-            self._centre(0, sums[:half], objective)
-            self._centre(1, sums[half:], objective)
+            self._centre(0, sums[:n_scores], objective)
+            self._centre(1, sums[n_scores:], objective)
         return float(objective)
 
     def state(self) -> list[Any]:
@@ -83,15 +85,11 @@ class Climb:
         pairs = to_device(user, device), to_device(item, device)
         return proba(*pairs, *(r[0] for r in self.rows), self.base[0], self.n_factors, biased=self.biased).cpu().numpy()
 
-    def _squares(self, which: int) -> Tensor:
-        """Return sums over a side's rows of x squared: as often as a row has ratings, and once."""
-        return self._means[which] @ self.rows[which][0].square()
-
-    def _move(self, which: int, other_squares: Tensor) -> None:
+    def _move(self, which: int, others: Tensor) -> None:
         side, width = self.sides[which], self.rows[0].shape[2]
         if not len(side):
             return
-        mean_square = other_squares[0] / self._n_ratings
+        mean_square = (others[0] / self._n_ratings).float()
         if self.biased:
             mean_square[-self.shape[1] :] = 1.0
         add_slopes(
@@ -102,16 +100,14 @@ class Climb:
         sums = self._sums.view(-1)[: len(side) * width]
         step(side, sums, self.rows[which][0], self.velocity[which][0], curve, self.decay, self._stiffness, MOMENTUM)
 
-    def _bias_sums(self, which: int) -> Tensor:
-        last = self.rows[which][0, :, -self.shape[1] :]
-        return last.sum(0, dtype=torch.float64) if self.biased else last.new_zeros(0, dtype=torch.float64)
-
     def _centre(self, which: int, sums: list[float], objective: float) -> None:
         """Move the mean biases of a side into base, if that is worth it: the same answers at a smaller penalty."""
         n = self._n_rated[which]
         mean = np.array(sums) / n
-        if not 0.5 * float(self.decay[-1]) * n * (mean**2).sum() > LEAST_GAIN * abs(objective):
+        if not 0.5 * self._bias_decay * n * (mean**2).sum() > LEAST_GAIN * abs(objective):
             return
         shift = to_device(mean.astype(np.float32), self.base.device)
         self.rows[which][0, self.sides[which].counts > 0, -self.shape[1] :] -= shift
         self.base += shift
+        if which:
+            self._items = None  # the sums that were made of these rows hold no more

@@ -68,7 +68,7 @@ def _slopes(
         given = tl.reshape(tl.where(s == tl.load(score + j).to(tl.int32), 1.0, 0.0).to(kind), (TILE, LANES))
         if PUBLISHED:  # unshifted, and the given score's probability for every score: as published
             e = tl.exp(z)
-            sigma = tl.sum(given * e, 1) / tl.sum(e, 1)
+            sigma = tl.sum(tl.where(given > 0, e, 0.0), 1) / tl.sum(e, 1)  # e may be infinite
             g = tl.reshape(given - sigma[:, None], (TILE * LANES,))
             g = tl.where(live & real, g, 0.0)
         else:
@@ -77,7 +77,7 @@ def _slopes(
             norm = tl.sum(e, 1)[:, None]
             p = e * (1.0 / norm)
             g = given - p
-            gain = given * tl.where(given > 0, z - tl.log(norm), 0.0)
+            gain = tl.where(given > 0, z - tl.log(norm), 0.0)
             if BOLD:
                 value = tl.load(values + tl.arange(0, LANES), mask=tl.arange(0, LANES) < S, other=0.0)[None, :]
                 away = value - tl.sum(p * value, 1)[:, None]
@@ -141,6 +141,23 @@ def _step(
     v = tl.where(n > 0, MOMENTUM * v + (g - weight * x) / (stiffness * h), 0.0)
     tl.store(velocity + row * L + lane, v, mask=real)
     tl.store(rows + row * L + lane, tl.where(n > 0, x + v, 0.0), mask=real)
+
+
+@triton.jit
+def _tally(counts, rows, out, n_rows, L: tl.constexpr, LANES: tl.constexpr, ROWS: tl.constexpr):
+    """Sum n x^2, x^2 and x over some rows, n the number of ratings of a row."""
+    lane = tl.arange(0, LANES)
+    squares, weighted, total = tl.zeros((LANES,), tl.float32), tl.zeros((LANES,), tl.float32), tl.zeros((LANES,), tl.float32)
+    begin = tl.program_id(0).to(tl.int64) * ROWS
+    for row in range(begin, tl.minimum(begin + ROWS, n_rows)):
+        x = tl.load(rows + row * L + lane, mask=lane < L, other=0.0)
+        weighted += tl.load(counts + row) * x * x
+        squares += x * x
+        total += x
+    at = out + tl.program_id(0).to(tl.int64) * 3 * L + lane
+    tl.store(at, weighted, mask=lane < L)
+    tl.store(at + L, squares, mask=lane < L)
+    tl.store(at + 2 * L, total, mask=lane < L)
 
 
 @triton.jit
@@ -225,6 +242,14 @@ def step(
         side.of_row, side.counts, sums, rows, velocity, curve, decay, stiffness, L=L,
         LANES=triton.next_power_of_2(L), MOMENTUM=momentum, num_warps=1 if L <= 256 else 4,
     )  # fmt: skip
+
+
+def tally(side: Segments, rows: Tensor) -> Tensor:
+    """Return sums over the rows of n x^2, x^2 and x, with n the number of ratings of a row, in double precision."""
+    (n_rows, L), each = rows.shape, 32
+    parts: Any = torch.empty((-(-n_rows // each), 3, L), device=rows.device)
+    _tally[len(parts),](side.counts, rows, parts, n_rows, L=L, LANES=triton.next_power_of_2(L), ROWS=each, num_warps=4)
+    return parts.sum(0, dtype=torch.float64)  # type: ignore[no-any-return]
 
 
 def published_step(side: Segments, sums: Tensor, rows: Tensor, rates: Tensor, decays: Tensor) -> None:

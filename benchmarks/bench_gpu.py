@@ -1,0 +1,120 @@
+"""Rounds, fits, the paper's search and lists on a GPU.
+
+    python benchmarks/bench_gpu.py [rounds] [fit] [search] [recommend]
+
+Rounds and fits are of ratings in the shape of MovieLens 10M: 8.4 million by 69,878 users of 10,677 items on ten scores,
+with as skewed a crowd. Times are medians after a warm-up that compiles the kernels; the first fit of a process, which
+compiles or loads them, is told apart. `search` is the paper's of ResBeMF on MovieLens 1M, 500 settings and 5 folds, as
+``starcast reproduce ml-1m --stage search --models resbemf --device cuda`` runs it.
+"""
+
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import measure
+import numpy as np
+import torch
+import triton
+
+import starcast as sc
+from starcast.kernels.gpu.climb import Climb
+from starcast.kernels.gpu.device import cut_ratings, find_device
+from starcast.models.resbemf import curvature_weights, spread_scores
+
+N_RATINGS, N_USERS, N_ITEMS, N_SCORES = 8_400_000, 69_878, 10_677, 10
+LONGEST = 37  # times the mean: the most that an item of MovieLens 10M was rated
+
+
+def movielens_10m_shape() -> sc.Ratings:
+    """Return random ratings with as many users, items and scores as MovieLens 10M has."""
+    rng = np.random.default_rng(0)
+    users, items = rng.lognormal(0, 1.0, N_USERS), rng.lognormal(0, 1.6, N_ITEMS)
+    items = np.minimum(items, LONGEST * items.mean())
+    drawn = [rng.choice(len(w), N_RATINGS, p=w / w.sum()).astype(np.int32) for w in (users, items)]
+    names = np.arange(N_USERS), np.arange(N_ITEMS), np.arange(1, N_SCORES + 1) / 2
+    return sc.Ratings(*names, *drawn, rng.integers(0, N_SCORES, N_RATINGS, np.int8))
+
+
+def rounds(ratings: sc.Ratings) -> list[dict[str, Any]]:
+    """Milliseconds of a round, and the traffic that it amounts to if every rating reads the other's row once a side."""
+    found = []
+    sides = cut_ratings(ratings, find_device())
+    rng = np.random.default_rng(0)
+    prior = np.full(N_SCORES, 1 / N_SCORES)
+    for biased in (False, True):
+        for n_factors in (10, 20, 40):
+            shape = (n_factors + biased, N_SCORES)
+            planes = tuple(rng.normal(0, 0.1, (n, *shape)).astype(np.float32) for n in (N_USERS, N_ITEMS))
+            climb = Climb(
+                sides, planes, np.log(prior), spread_scores(ratings.scores), curvature_weights(prior), biased=biased,
+                regularization=10.0, bias_regularization=2.0,
+            )  # fmt: skip
+            ms = median_ms(climb.round)
+            traffic = 2 * N_RATINGS * int(np.prod(shape)) * 4
+            found.append({
+                "model": "ResBeMF", "n_factors": n_factors, "biases": biased, "ms": ms, "bytes": traffic,
+                "tb_per_s": traffic / ms / 1e9,
+            })  # fmt: skip
+            print(found[-1], flush=True)
+    return found
+
+
+def fit(ratings: sc.Ratings) -> dict[str, float]:
+    """Seconds of the whole call of fit, 100 rounds with 20 factors, ratings in host memory."""
+    seconds = []
+    for _ in range(4):
+        model = sc.ResBeMF(n_factors=20, n_iters=100, update="gradient", tolerance=0, device="cuda", random_state=0)
+        began = time.perf_counter()
+        model.fit(ratings)
+        seconds.append(time.perf_counter() - began)
+    return {"fit_seconds": float(np.median(seconds[1:])), "first_fit_seconds": seconds[0]}
+
+
+def search() -> dict[str, float]:
+    """Seconds of the paper's search of ResBeMF on MovieLens 1M, and how far it is from the published one."""
+    from starcast.reproduce.run import Run
+    from starcast.reproduce.searching import run_search
+
+    with tempfile.TemporaryDirectory() as folder:
+        run = Run("ml-1m", Path(folder), ("resbemf",), device="cuda")
+        began = time.perf_counter()
+        run_search(run)
+        seconds = time.perf_counter() - began
+        Path("search-ml-1m-resbemf.csv").write_text(run.search_file("resbemf").read_text())
+    return {"search_seconds": seconds}
+
+
+def median_ms(run: Any) -> float:
+    """Return the median milliseconds of a call, waited for."""
+    for _ in range(3):
+        run()
+    times = []
+    for _ in range(20):
+        torch.cuda.synchronize()
+        began = time.perf_counter()
+        run()
+        torch.cuda.synchronize()
+        times.append(time.perf_counter() - began)
+    return float(np.median(times)) * 1e3
+
+
+def main() -> None:
+    wanted = sys.argv[1:] or ["rounds", "fit", "search"]
+    figures: dict[str, Any] = {
+        "device": torch.cuda.get_device_name(), "torch": torch.__version__, "triton": triton.__version__,
+    }  # fmt: skip
+    ratings = movielens_10m_shape() if {"rounds", "fit"} & set(wanted) else None
+    if ratings is not None and "rounds" in wanted:
+        figures["rounds"] = rounds(ratings)
+    if ratings is not None and "fit" in wanted:
+        figures |= fit(ratings)
+    if "search" in wanted:
+        figures |= search()
+    measure.write("gpu", figures)
+
+
+if __name__ == "__main__":
+    main()
