@@ -12,6 +12,7 @@ import starcast
 from starcast import metrics
 from starcast.console import (
     Columns,
+    Device,
     Duplicates,
     Encoding,
     Item,
@@ -299,9 +300,8 @@ def reproduce_command(
     compare: Annotated[Path | None, typer.Option("--compare", help="The folder of the published results.")] = None,
     jobs: Annotated[int | None, typer.Option("--jobs", "-j", help="Cores to use; all if not given.")] = None,
     limit: Annotated[int | None, typer.Option("--limit", help="For a trial: about so many rows of each model.")] = None,
-    protocol: Annotated[
-        str, typer.Option("--protocol", help="paper: its own rules; sound: rules to defend.")
-    ] = "paper",
+    protocol: Annotated[str, typer.Option("--protocol", help="paper: its rules; sound: rules to defend.")] = "paper",
+    device: Device = "cpu",
     as_json: Json = False,
 ) -> None:
     """Run the paper's experiments again: search, test curves, fitting times, figures. Goes on where it was stopped.
@@ -312,7 +312,7 @@ def reproduce_command(
         with err.status("starting") as status:
             sound = reproduce_soundly(dataset, folder, on_progress=status.update)
         return show(sound.overall.rows, sound_table(sound), as_json)
-    run = Run(dataset, folder, tuple(models.split(",")), compare, jobs, limit)
+    run = Run(dataset, folder, tuple(models.split(",")), compare, jobs, limit, device)
     found = reproduce(run, stage or USUAL_STAGES, bar=lambda title: progress_bar(title, err.is_terminal))
     return show(facts(run, found), outcome(run, found), as_json)
 

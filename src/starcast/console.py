@@ -34,6 +34,7 @@ def _check_ending(path: Path | None) -> Path | None:
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of a table for people.")]
+Device = Annotated[str, typer.Option("--device", help="Where the search of ResBeMF runs: cpu, cuda, auto.")]
 Threshold = Annotated[
     str | None,
     typer.Option(

@@ -210,13 +210,15 @@ class ResBeMF(PerScore):
             return super()._run_strict(users, items, n_iters, on_round)
         from starcast.kernels.gpu.published import Crowd  # an extra
 
-        planes = tuple(F.transpose(0, 2, 1) for F in (self._P, self._Q))
+        planes = self._P.transpose(0, 2, 1), self._Q.transpose(0, 2, 1)
         crowd = Crowd((users, items), planes, [self._learning_rate()], [self.regularization])
         for done in range(n_iters):
             crowd.run(1)
             on_round(done)
         self.user_factors_, self.item_factors_ = crowd.planes(0)
-        self._P, self._Q = (np.ascontiguousarray(F.transpose(0, 2, 1)) for F in (self.user_factors_, self.item_factors_))
+        self._P, self._Q = (
+            np.ascontiguousarray(F.transpose(0, 2, 1)) for F in (self.user_factors_, self.item_factors_)
+        )
         self.base_ = np.zeros(len(self.scores_), np.float32)
         return n_iters if crowd.diverged()[0] else -1
 

@@ -25,7 +25,7 @@ def climb_together(settings: list[list[dict[str, str]]], split: Split, empty: st
     first = published_model("resbemf", settings[0][0])
     first.users_, first.items_, first.scores_ = train.users, train.items, train.scores
     first._start_strict()
-    planes = tuple(F.transpose(0, 2, 1) for F in (first._P, first._Q))
+    planes = first._P.transpose(0, 2, 1), first._Q.transpose(0, 2, 1)
     question = _Question(test, empty, *(to_device(part, device) for part in (test.user, test.item, test.score)))
     each = max(1, MOST_NUMBERS // (max(map(len, sides)) * first.n_factors * len(train.scores)))
     for begin in range(0, len(settings), each):

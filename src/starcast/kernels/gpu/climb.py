@@ -81,9 +81,9 @@ class Climb:
 
     def proba(self, user: Any, item: Any) -> Any:
         """Return the probabilities of pairs where the rows stand."""
-        device = self.base.device
-        pairs = to_device(user, device), to_device(item, device)
-        return proba(*pairs, *(r[0] for r in self.rows), self.base[0], self.n_factors, biased=self.biased).cpu().numpy()
+        pairs = to_device(user, self.base.device), to_device(item, self.base.device)
+        P, Q = self.rows[0][0], self.rows[1][0]
+        return proba(*pairs, P, Q, self.base[0], self.n_factors, biased=self.biased).cpu().numpy()
 
     def _move(self, which: int, others: Tensor) -> None:
         side, width = self.sides[which], self.rows[0].shape[2]

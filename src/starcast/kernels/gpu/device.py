@@ -4,7 +4,6 @@ import importlib.util
 import os
 from typing import Any, NamedTuple
 
-import numpy as np
 import numpy.typing as npt
 import torch
 

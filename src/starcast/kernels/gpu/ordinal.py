@@ -111,7 +111,7 @@ def unspell(slopes: Tensor, basis: Tensor, n_factors: int) -> Tensor:
 
 def slopes(
     side: Segments, rows: Tensor, others: Tensor, base: Tensor, basis: Tensor, ranks: tuple[int, int],
-    *, scored: bool = True, tile: int = 4, n_warps: int = 1,
+    *, scored: bool = True, tile: int = 4,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Return the slopes of the log-likelihood by every row, spelt as the rows are, and its value per segment."""
     K, K2 = ranks
@@ -122,9 +122,9 @@ def slopes(
     _slopes[len(side),](
         side.turn, side.row, side.begin, side.end, side.other, side.score, rows, others, base,
         basis[:, 0].contiguous(), basis[:, min(1, basis.shape[1] - 1)].contiguous(), sums, loglik,
-        K=K, K2=K2, S=len(base), STRIDE=stride, HEAD=head, TAIL=triton.next_power_of_2(K - head) if K > head else 0,
-        SPREAD=triton.next_power_of_2(K2) if K2 else 0, LANES=triton.next_power_of_2(len(base)), TILE=tile, SCORED=scored,
-        num_warps=n_warps,
+        K=K, K2=K2, S=len(base), STRIDE=stride, HEAD=head, TAIL=triton.next_power_of_2(K - head) if head < K else 0,
+        SPREAD=triton.next_power_of_2(K2) if K2 else 0, LANES=triton.next_power_of_2(len(base)), TILE=tile,
+        SCORED=scored, num_warps=1,
     )  # fmt: skip
     gathered: Any = torch.empty_like(rows)
     _gather[side.n_rows,](side.of_row, sums, gathered, STRIDE=stride, LANES=triton.next_power_of_2(stride), num_warps=1)

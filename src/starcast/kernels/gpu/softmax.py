@@ -147,7 +147,8 @@ def _step(
 def _tally(counts, rows, out, n_rows, L: tl.constexpr, LANES: tl.constexpr, ROWS: tl.constexpr):
     """Sum n x^2, x^2 and x over some rows, n the number of ratings of a row."""
     lane = tl.arange(0, LANES)
-    squares, weighted, total = tl.zeros((LANES,), tl.float32), tl.zeros((LANES,), tl.float32), tl.zeros((LANES,), tl.float32)
+    weighted = tl.zeros((LANES,), tl.float32)
+    squares, total = weighted, weighted
     begin = tl.program_id(0).to(tl.int64) * ROWS
     for row in range(begin, tl.minimum(begin + ROWS, n_rows)):
         x = tl.load(rows + row * L + lane, mask=lane < L, other=0.0)
@@ -192,7 +193,8 @@ def _proba(
     for pair in range(begin, tl.minimum(begin + PAIRS, n_pairs)):
         p, q = P + tl.load(user + pair).to(tl.int64) * L, Q + tl.load(item + pair).to(tl.int64) * L
         z = tl.load(base + s, mask=real, other=0.0)
-        z += tl.sum(tl.load(p + head_at, mask=head_real, other=0.0) * tl.load(q + head_at, mask=head_real, other=0.0), 0)
+        x, y = tl.load(p + head_at, mask=head_real, other=0.0), tl.load(q + head_at, mask=head_real, other=0.0)
+        z += tl.sum(x * y, 0)
         if TAIL:
             tail = HEAD + tl.arange(0, TAIL)[:, None]
             tail_at, tail_real = tail * S + s[None, :], (tail < K) & real[None, :]
@@ -220,15 +222,15 @@ def add_slopes(
 ) -> None:  # fmt: skip
     """Write each segment's slopes into `sums`, (models, segments, planes x scores), and log-likelihood into `loglik`.
 
-    Rows are (models, rows, planes x scores), base (models, scores). Four ratings at a time fill the lanes of a warp; with
-    many factors their rows fill its registers.
+    Rows are (models, rows, planes x scores), base (models, scores). Four ratings at a time fill the lanes of a warp,
+    but with many factors their rows would overfill its registers.
     """
     n_models, n_scores = base.shape
     _slopes[len(side), n_models](
         side.turn, side.row, side.begin, side.end, side.other, side.score, rows, others, base,
-        base if values is None else values, recklessness, sums, sums if loglik is None else loglik, side.n_rows, others.shape[1], len(side), **blocks(n_factors, n_scores),
-        BIASED=biased, PUBLISHED=published, SCORED=loglik is not None, BOLD=recklessness != 0,
-        TILE=tile or (4 if n_factors <= 24 else 1), num_warps=1,
+        base if values is None else values, recklessness, sums, sums if loglik is None else loglik, side.n_rows,
+        others.shape[1], len(side), **blocks(n_factors, n_scores), BIASED=biased, PUBLISHED=published,
+        SCORED=loglik is not None, BOLD=recklessness != 0, TILE=tile or (4 if n_factors <= 24 else 1), num_warps=1,
     )  # fmt: skip
 
 
@@ -249,7 +251,7 @@ def tally(side: Segments, rows: Tensor) -> Tensor:
     (n_rows, L), each = rows.shape, 32
     parts: Any = torch.empty((-(-n_rows // each), 3, L), device=rows.device)
     _tally[len(parts),](side.counts, rows, parts, n_rows, L=L, LANES=triton.next_power_of_2(L), ROWS=each, num_warps=4)
-    return parts.sum(0, dtype=torch.float64)  # type: ignore[no-any-return]
+    return parts.sum(0, dtype=torch.float64)
 
 
 def published_step(side: Segments, sums: Tensor, rows: Tensor, rates: Tensor, decays: Tensor) -> None:
