@@ -62,7 +62,29 @@ def resolve_threads(n_jobs: int | None) -> int:
     return min(int(n_jobs), MOST_THREADS)
 
 
-__all__ = ["Side", "aligned", "fast", "instruction_set", "make_sides", "resolve_threads", "strict", "wants_gpu"]
+def aligned(array: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """Return the array if it begins with a cache line, else a copy that does: a vector that lies in two lines is read
+    in twice the time."""
+    if array.ctypes.data % LINE == 0 and array.flags.c_contiguous:
+        return array
+    room = np.empty(array.size + LINE // 4, np.float32)
+    first = -room.ctypes.data % LINE // 4
+    copy = room[first : first + array.size].reshape(array.shape)
+    copy[...] = array
+    return copy
+
+
+def wants_gpu(device: str) -> bool:
+    """Tell whether `device`, one of "cpu", "cuda" and "auto", asks for a GPU; "auto" does if there is one.
+
+    >>> wants_gpu("cpu")
+    False
+    """
+    if device != "auto":
+        return device == "cuda"
+    if importlib.util.find_spec("torch") is None or importlib.util.find_spec("triton") is None:
+        return False
+    return bool(importlib.import_module("torch").cuda.is_available())
 
 
 def instruction_set() -> str:
