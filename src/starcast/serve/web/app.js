@@ -121,8 +121,7 @@ class Page {
     byId("all").hidden = this.floor === 0;
     byId("view").hidden = false;
     if (recommendations.length > 0) this.empty.hide();
-    else if (this.floor > 0)
-      this.empty.say("Nothing is that sure", "Move the slider to the left, or go back to the whole list.");
+    else if (this.floor > 0) this.empty.say("Nothing is that sure", "Move the slider to the left, or show all again.");
     else this.empty.say("Nothing left to forecast", "All well-known films are rated already. Look among all films.");
     const first = recommendations[0];
     const lead = first
@@ -154,16 +153,14 @@ class Page {
     this.forecasts.fade(threshold);
     this.empty.fade(threshold);
     const wide = (text) => make("span", { class: "wide" }, text);
-    byId("threshold-words").replaceChildren(
-      ...(threshold === 0 ? ["Say anything"] : [wide("At least "), percent(threshold), wide(" sure")]),
-    );
+    const least = threshold === 0 ? [wide("Say anything")] : [wide("At least "), percent(threshold), wide(" sure")];
+    byId("threshold-words").replaceChildren(...least);
     const sentence = this.#sentence(threshold);
     slider.setAttribute("aria-valuetext", `${percent(threshold)}. ${sentence}`);
     const { size, standing } = this.forecasts;
     byId("standing").textContent =
       size === 0 ? "" : standing === size ? `all ${size} are sure enough` : `${standing} of ${size} are sure enough`;
     byId("surer").hidden = size === 0 || standing === size;
-    byId("surer").textContent = `Find films that are at least ${percent(threshold)} sure`;
   }
 
   #sentence(threshold) {
@@ -186,15 +183,16 @@ class Page {
 
   async #tellWhy(film, panel) {
     const { who, user } = this.store.state;
+    const whose = who === "user" ? "they" : "you";
     const asked = who === "user" ? { user } : { ratings: this.#given() };
     if (!this.model.can_explain)
       return showNoWhy(panel, film, this.scores, "This model cannot say which ratings moved it.");
-    if (!panel.hasChildNodes()) showWaiting(panel);
+    if (!panel.hasChildNodes()) showWaiting(panel, whose);
     const mine = Symbol("the latest question of this panel");
     this.asked.set(panel, mine);
     try {
       const { reasons } = await post("api/explain", { ...asked, item: film.item, n: 5 });
-      if (this.asked.get(panel) === mine) showWhy(panel, film, reasons, this.scores, who === "user" ? "they" : "you");
+      if (this.asked.get(panel) === mine) showWhy(panel, film, reasons, this.scores, whose);
     } catch (error) {
       showNoWhy(panel, film, this.scores, "The reasons could not be fetched.");
       onFail(error);

@@ -37,7 +37,7 @@ export class Connection {
     if (error instanceof Unreachable)
       this.#outage("The service cannot be reached. What you see is kept; it is tried again by itself.");
     else if (error instanceof Refused && error.status === 503)
-      this.#outage("The service is busy. It is tried again in a moment.");
+      this.#outage("The service is busy or still starting. It is tried again by itself.");
     else if (error instanceof Refused && error.status === 401)
       this.#say("This service answers only to those with its token.", { form: true });
     else if (error instanceof Refused) this.#say(`The service declined: ${error.message}`, {});

@@ -24,8 +24,11 @@ function fill(element, attributes, children) {
 
 const STAR = "M12 2.6l2.85 5.95 6.55.85-4.8 4.52 1.22 6.48L12 17.25 6.18 20.4l1.22-6.48L2.6 9.4l6.55-.85z";
 
-export function star() {
-  return draw("svg", { viewBox: "0 0 24 24", class: "star-shape", "aria-hidden": "true" }, draw("path", { d: STAR }));
+/** A star, or its left or right half. */
+export function star(half) {
+  const viewBox = { left: "0 0 12 24", right: "12 0 12 24" }[half] ?? "0 0 24 24";
+  const shape = { viewBox, class: half ? `star-shape ${half}` : "star-shape", "aria-hidden": "true" };
+  return draw("svg", shape, draw("path", { d: STAR }));
 }
 
 export const calm = () => matchMedia("(prefers-reduced-motion: reduce)").matches;

@@ -73,7 +73,7 @@ export class Forecasts {
     );
     const rank = make("span", { class: "rank", "aria-hidden": "true" });
     const year = make("p", { class: "year small" }, forecast.year ? String(forecast.year) : "");
-    const bars = make("div", { class: "bars", role: "img" });
+    const bars = make("div", { class: this.scores.length > 6 ? "bars many" : "bars", role: "img" });
     for (const score of this.scores)
       bars.append(
         make("span", { class: "bar" }, make("i"), make("small", { "aria-hidden": "true" }, number.format(score))),

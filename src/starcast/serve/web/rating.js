@@ -10,8 +10,8 @@ export function ratingControl(film, scores, rating, onRate) {
   const name = `rating-${++made}`;
   const question = `Your rating of ${sayTitle(film)}`;
   if (scores.length > 12) return menu(question, scores, rating, onRate);
-  const stars = scores[0] > 0 && scores.length <= 6;
-  const group = make("fieldset", { class: stars ? "stars" : "chips" }, make("legend", { class: "unseen" }, question));
+  const kind = kindOf(scores);
+  const group = make("fieldset", { class: kind }, make("legend", { class: "unseen" }, question));
   for (const score of scores) {
     const button = make("input", {
       type: "radio",
@@ -20,11 +20,21 @@ export function ratingControl(film, scores, rating, onRate) {
       checked: score === rating,
       "aria-label": sayScore(score, scores),
     });
-    const face = stars ? star() : make("span", { "aria-hidden": "true" }, number.format(score));
-    group.append(make("label", { title: sayScore(score, scores) }, button, face));
+    const label = make("label", { title: sayScore(score, scores) }, button);
+    if (kind === "stars") label.append(star());
+    else label.append(make("span", { "aria-hidden": "true" }, number.format(score)));
+    if (kind === "chips halves") label.append(star(Number.isInteger(score) ? "right" : "left"));
+    group.append(label);
   }
   group.addEventListener("change", (event) => onRate(Number(event.target.value)));
   return group;
+}
+
+/** Whole stars, chips with numbers, or chips that a pointer which is fine enough sees as halves of stars. */
+function kindOf(scores) {
+  const steps = scores.every((score, place) => score === (place + 1) / 2);
+  if (steps && scores.length % 2 === 0) return "chips halves";
+  return scores[0] > 0 && scores.length <= 6 ? "stars" : "chips";
 }
 
 function menu(question, scores, rating, onRate) {

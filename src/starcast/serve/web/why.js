@@ -6,11 +6,13 @@ import { number, percent, sayScore, sayTitle, unit } from "./text.js";
 const LEVEL = 0.005; // stars; less is said to be none
 const SLIGHT = 0.03; // stars; less is nothing to be told as the reason
 
-export function showWaiting(panel) {
-  panel.replaceChildren(make("p", { class: "small" }, "Leaving out your ratings in turn…"));
+export function showWaiting(panel, whose) {
+  const theirs = whose === "you" ? "your" : "their";
+  panel.replaceChildren(make("p", { class: "small" }, `Leaving out ${theirs} ratings in turn…`));
 }
 
-export function showWhy(panel, forecast, reasons, scores, whose) {
+export function showWhy(panel, forecast, found, scores, whose) {
+  const reasons = found.toSorted((one, other) => Math.abs(other.shift) - Math.abs(one.shift));
   const reasonsPart = make(
     "div",
     { class: "reasons" },
