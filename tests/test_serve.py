@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import threading
 
 import numpy as np
@@ -444,9 +445,59 @@ def test_half_a_character_is_refused_where_names_are_text():
 
 
 def test_many_mistakes_are_told_in_a_few_words(service):
-    message = refused(service.post("/api/predict", {"pairs": [{"user": None}] * 900}), 422, "bad_request")
-    assert "more" in message
+    question = {f"x{k}": 1 for k in range(20)}
+    message = refused(service.post("/api/predict", question), 422, "bad_request", "; and 18 more")
     assert len(message) < 600
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"pairs": [' + b"0," * 500_000 + b"0]}",
+        b'{"pairs": [' + b"{}," * 340_000 + b"{}]}",
+        b"{" + b",".join(b'"%d":0' % k for k in range(90_000)) + b"}",
+        b"{" + b",".join(b'"%d":0' % k for k in range(90_000)) + b',"0":0}',
+        b'{"ratings": [' + b'{"item":"x"},' * 70_000 + b"0]}",
+    ],
+    ids=["numbers", "objects", "keys", "keys twice", "ratings"],
+)
+def test_a_long_body_full_of_mistakes_is_refused_at_the_first(service, body):
+    for path in ("/api/predict", "/api/fold-in"):
+        answer = service.post(path, content=body, headers=JSON)
+        assert answer.status_code in (400, 422)
+        assert not re.search(r"and \d[\d,]{2,} more", answer.json()["error"]["message"])
+
+
+def test_many_long_questions_that_arrive_at_once_are_told_to_come_back(monkeypatch):
+    monkeypatch.setattr("starcast.serve.doors.BODIES", 2)
+    service = Service(tiny(), Limits(body_bytes=1000))
+    answers_ = []
+
+    async def trickle(n):
+        async def receive():
+            await asyncio.sleep(0.01)
+            return {"type": "http.request", "body": b" " * 300, "more_body": True}
+
+        async def send(message):
+            if message["type"] == "http.response.start":
+                answers_.append(message["status"])
+
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": "/api/predict",
+            "headers": [(b"content-type", b"application/json")],
+        }
+        await asyncio.wait_for(service.app(scope, receive, send), 20)
+
+    async def all_of_them():
+        await asyncio.gather(*(trickle(k) for k in range(5)), return_exceptions=True)
+
+    monkeypatch.setattr("starcast.serve.doors.SPILL", 1000)
+    asyncio.run(all_of_them())
+    assert 503 in answers_
+    assert 413 in answers_
+    assert service.desk.held == 0
 
 
 @pytest.mark.parametrize(

@@ -295,6 +295,16 @@ def test_a_worker_that_is_killed_takes_only_its_own_requests_with_it(running):
     assert "another takes its place" in running.log.read_text()
 
 
+def test_a_worker_that_does_not_move_is_replaced(running):
+    until(lambda: len(running.workers()) == 2)
+    victim = running.workers()[0]
+    victim.suspend()
+    until(lambda: victim.pid not in [worker.pid for worker in running.workers()])
+    assert "does not move any more" in running.log.read_text()
+    until(lambda: len(running.workers()) == 2)
+    assert ask(running)[0] == 200
+
+
 def test_logs_hold_nothing_of_what_was_asked(running):
     ask(running, path="/api/recommend?user=4711")
     ask(running, path="/api/ratings?user=anna")

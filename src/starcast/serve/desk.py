@@ -17,6 +17,7 @@ class Desk:
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.served: Served | None = None
+        self.held = 0  # bytes of questions that are still arriving
         self._at_work = 0
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="answer")
 

@@ -10,12 +10,13 @@ from starcast.errors import StarcastError
 from starcast.serve import answers, schema
 from starcast.serve.desk import Desk
 from starcast.serve.guard import Message, Receive, Scope, Send, send_refusal
-from starcast.serve.limits import RefusalError
+from starcast.serve.limits import RefusalError, busy
 from starcast.serve.reading import read_body, read_query
 from starcast.serve.served import Served
 
 SHORT = 64  # pairs that are answered at once: handing them to a thread would take longer
 SPILL = 1 << 24  # bytes of a body that is too long that are still read
+BODIES = 64  # of the longest that may be arriving at a time
 CLOSE = {"connection": "close"}
 JSON = (b"content-type", b"application/json")
 
@@ -33,7 +34,7 @@ class Door(NamedTuple):
     async def handle(self, desk: Desk, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request or refuse it."""
         try:
-            question = await self.read(scope, receive, desk.limits.body_bytes)
+            question = await self.read(desk, scope, receive)
             if self.is_short(question):
                 answer = self.answer(desk.now(), question)
             else:
@@ -47,12 +48,12 @@ class Door(NamedTuple):
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         return await send({"type": "http.response.body", "body": body})
 
-    async def read(self, scope: Scope, receive: Receive, most: int) -> schema.Question:
+    async def read(self, desk: Desk, scope: Scope, receive: Receive) -> schema.Question:
         """Return the question that a request asks."""
         if self.method == "GET":
             return read_query(self.question, scope["query_string"])
         _check_type(scope)
-        return read_body(self.question, await _body(receive, most))
+        return read_body(self.question, await _body(desk, receive))
 
 
 DOORS = (
@@ -83,18 +84,25 @@ def _check_type(scope: Scope) -> None:
         )
 
 
-async def _body(receive: Receive, most: int) -> bytes:
+async def _body(desk: Desk, receive: Receive) -> bytes:
     """Return the body; of one that is too long, take some more, so that the client comes to read the refusal."""
     parts: list[bytes] = []
-    size, more = 0, True
-    while more and size <= most + SPILL:
-        message: Message = await receive()
-        if message["type"] == "http.disconnect":
-            raise GoneError
-        part, more = message.get("body", b""), message.get("more_body", False)
-        size += len(part)
-        if size <= most:
-            parts.append(part)
+    most, size, kept, more = desk.limits.body_bytes, 0, 0, True
+    try:
+        while more and size <= most + SPILL:
+            message: Message = await receive()
+            if message["type"] == "http.disconnect":
+                raise GoneError
+            part, more = message.get("body", b""), message.get("more_body", False)
+            size += len(part)
+            if size <= most:
+                parts.append(part)
+                kept += len(part)
+                desk.held += len(part)
+            if desk.held > BODIES * most:
+                raise busy("too many long questions are arriving. Ask again in a second.")
+    finally:
+        desk.held -= kept
     if size > most:
         raise RefusalError(413, "too_long", f"the body must be at most {most:,} bytes. Ask in several requests.", CLOSE)
     return parts[0] if len(parts) == 1 else b"".join(parts)

@@ -13,6 +13,7 @@ from starcast.serve.limits import RefusalError
 SHOULD = re.compile(r"^\w+ should |^(?=Unable)")
 Q = TypeVar("Q", bound=BaseModel)
 MOST_MISTAKES = 3  # that are told
+MOST_KEYS = 64  # no question has more than a few
 SHOWN = 60  # characters of what was found
 
 
@@ -57,6 +58,8 @@ def _parse(body: bytes) -> Any:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(pairs) > MOST_KEYS:
+        raise _bad(f"an object must have at most {MOST_KEYS} keys, got {len(pairs):,}")
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]

@@ -9,7 +9,9 @@ LEAST, MOST = -(2**63), 2**63 - 1
 Integer = Annotated[StrictInt, Field(ge=LEAST, le=MOST)]
 Text = Annotated[StrictStr, Field(max_length=1000)]
 Name = Integer | Text
+Names = Annotated[list[Name], Field(fail_fast=True)]  # one mistake is enough: a body has room for a hundred thousand
 NameText = Annotated[str, Field(max_length=1000, examples=["1"])]
+NameTexts = Annotated[list[NameText], Field(fail_fast=True)]
 Number = Annotated[StrictFloat, Field(allow_inf_nan=False)]
 Fraction = Annotated[Number, Field(ge=0, le=1)]
 Count = Annotated[StrictInt, Field(ge=1)]
@@ -41,12 +43,15 @@ class Rating(Question):
     rating: Number
 
 
+Ratings = Annotated[list[Rating], Field(min_length=1, fail_fast=True)]
+
+
 class PredictQuestion(Question):
     """Forecasts for pairs."""
 
     model_config = _example(pairs=[{"user": 1, "item": 2}], threshold=0.5, point="mode")
 
-    pairs: Annotated[list[Pair], Field(min_length=1)]
+    pairs: Annotated[list[Pair], Field(min_length=1, fail_fast=True)]
     threshold: Fraction = 0.0
     point: Literal["mode", "median", "mean"] = "mode"
 
@@ -59,8 +64,8 @@ class RecommendQuestion(Question):
     user: Name
     n: Count = 10
     threshold: Fraction = 0.0
-    exclude: list[Name] = []
-    candidates: list[Name] | None = None
+    exclude: Names = []
+    candidates: Names | None = None
     exclude_seen: StrictBool = True
 
 
@@ -70,8 +75,8 @@ class RecommendQuery(Question):
     user: NameText
     n: Annotated[int, Field(ge=1)] = 10
     threshold: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.0
-    exclude: list[NameText] = []
-    candidates: list[NameText] | None = None
+    exclude: NameTexts = []
+    candidates: NameTexts | None = None
     exclude_seen: bool = True
 
 
@@ -80,12 +85,12 @@ class FoldInQuestion(Question):
 
     model_config = _example(ratings=[{"item": 1, "rating": 5}, {"item": 2, "rating": 2}], n=10)
 
-    ratings: Annotated[list[Rating], Field(min_length=1)]
+    ratings: Ratings
     n: Count = 10
     threshold: Fraction = 0.0
-    exclude: list[Name] = []
-    candidates: list[Name] | None = None
-    items: list[Name] = []
+    exclude: Names = []
+    candidates: Names | None = None
+    items: Names = []
 
 
 class ExplainQuestion(Question):
@@ -94,7 +99,7 @@ class ExplainQuestion(Question):
     model_config = _example(user=1, item=2, n=5)
 
     user: Name | None = None
-    ratings: Annotated[list[Rating], Field(min_length=1)] | None = None
+    ratings: Ratings | None = None
     item: Name
     n: Count = 5
 

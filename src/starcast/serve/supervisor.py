@@ -24,6 +24,7 @@ from starcast.serve.worker import Rules, start_log, work
 
 BACKLOG = 2048
 TICK = 0.5  # seconds between two looks at the model file
+ROUND = 2.0  # seconds between two looks at the workers
 SOON = 5.0  # a worker that lived for less is replaced with a delay
 GRACE = 5.0  # seconds beyond the longest answer before workers are killed
 
@@ -35,6 +36,7 @@ class Post:
     """A worker's place: the process that holds it now, and the line to that."""
 
     slot: int
+    tally: Tally
     process: BaseProcess | None = None
     line: Connection | None = None
     edition: Path | None = None
@@ -62,7 +64,7 @@ class Supervisor:
     ) -> None:
         self.source, self.rules, self.listener = source, rules, listener
         self.watches, self.on_ready = watches and source.file is not None, on_ready
-        self.posts = [Post(slot) for slot in range(workers)]
+        self.workers, self.posts = workers, list[Post]()
         self.edition: Path | None = None
         self._context = multiprocessing.get_context("spawn")  # a fork would copy threads' locks, not the threads
         self._made = 0
@@ -77,7 +79,8 @@ class Supervisor:
         start_log()
         with tempfile.TemporaryDirectory(prefix="starcast-serve-") as folder, self._signals() as waker:
             self._folder = Path(folder)
-            self._tally = make_tally(self._folder / "tally", len(self.posts))
+            self._tally = make_tally(self._folder / "tally", self.workers)
+            self.posts = [Post(slot, Tally(self._tally, slot)) for slot in range(self.workers)]
             try:
                 for post in self.posts:
                     self._start(post)
@@ -107,10 +110,13 @@ class Supervisor:
         for post in self.posts:
             if post.process is None and time.monotonic() >= post.due:
                 self._start(post)
+            elif post.process is not None and post.tally.silence() > self.rules.limits.seconds + GRACE:
+                log.error("worker %d does not move any more", post.slot)
+                post.process.kill()
 
     def _patience(self) -> float | None:
         due = min(post.due for post in self.posts) - time.monotonic()
-        return max(0.0, min(due, TICK if self.watches else due, 60.0))
+        return max(0.0, min(due, TICK if self.watches else ROUND))
 
     # Editions.
 
@@ -198,7 +204,7 @@ class Supervisor:
         lived = time.monotonic() - post.since
         post.delay = 0.0 if lived >= SOON else min(max(2 * post.delay, 0.1), 10.0)
         log.warning("worker %d ended (exit code %s); another takes its place", post.slot, post.process.exitcode)
-        Tally(self._tally, post.slot).stop()
+        post.tally.stop()
         if post.line is not None:
             post.line.close()
         post.process, post.line, post.due = None, None, time.monotonic() + post.delay

@@ -2,6 +2,7 @@
 
 import mmap
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +22,7 @@ ROW = np.dtype(
         ("seconds", np.float64, len(PATHS)),
         ("in_flight", np.float64),
         ("connections", np.float64),  # NaN while a worker does not accept any
+        ("beat", np.float64),  # when the worker last said so
         ("starts", np.float64),
         ("loads", np.float64),
     ]
@@ -65,9 +67,19 @@ class Tally:
         self._row["connections"] = np.nan
 
     def connect(self, connections: int) -> float:
-        """Note how many connections this worker has; return how many more that is than another has."""
-        self._row["connections"] = connections
-        return float(connections - np.nanmin(self._rows["connections"]))
+        """Note how many connections this worker has; return how many more that is than another has.
+
+        A worker that has not been heard of for a second does not count.
+        """
+        now = time.monotonic()
+        self._row["connections"], self._row["beat"] = connections, now
+        there = self._rows["connections"][self._rows["beat"] > now - 1]
+        return float(connections - np.nanmin(there))
+
+    def silence(self) -> float:
+        """Return for how many seconds the worker of this place has not been heard of; NaN if it accepts nothing."""
+        row = self._row[0]
+        return float(np.nan if np.isnan(row["connections"]) else time.monotonic() - row["beat"])
 
     def begin(self) -> None:
         """Count a request that came."""

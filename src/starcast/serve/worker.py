@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import functools
 import logging
+import resource
 import shutil
 import signal
 import socket
@@ -49,6 +50,8 @@ def work(rules: Rules, slot: int, listener: socket.socket, line: Connection, tal
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the supervisor decides
     start_log()
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a file is what a connection costs
     counts = Tally(tally, slot)
     counts.start()
     worker = Worker(rules, listener, line, counts, tally.parent)
