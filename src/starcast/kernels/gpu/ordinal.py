@@ -18,8 +18,8 @@ ALIGNED = 4  # numbers: rows begin where sixteen bytes can be read at once
 
 @triton.jit
 def _slopes(
-    turn, seg_row, seg_begin, seg_end, other, score, rows, others, base, line, parabola, sums, loglik,
-    K: tl.constexpr, K2: tl.constexpr, S: tl.constexpr, STRIDE: tl.constexpr, HEAD: tl.constexpr, TAIL: tl.constexpr,
+    turn, seg_row, seg_begin, seg_end, other, score, rows, others, base, basis, sums, told,
+    J: tl.constexpr, FUNCTIONS: tl.constexpr, K: tl.constexpr, K2: tl.constexpr, S: tl.constexpr, STRIDE: tl.constexpr, HEAD: tl.constexpr, TAIL: tl.constexpr,
     SPREAD: tl.constexpr, LANES: tl.constexpr, TILE: tl.constexpr, SCORED: tl.constexpr,
 ):  # fmt: skip
     """Sum the slopes of one segment over its ratings, a tile of them at a time."""
@@ -37,13 +37,15 @@ def _slopes(
         k_spread = tl.arange(0, SPREAD)
         x_spread = tl.load(x + K + k_spread, mask=k_spread < K2, other=0.0)[None, :]
         sum_spread = tl.zeros((TILE, SPREAD), tl.float32)
-        B1 = tl.load(parabola + s, mask=real, other=0.0)[None, :]
-    B0 = tl.load(line + s, mask=real, other=0.0)[None, :]
+        B1 = tl.load(basis + s * J + 1, mask=real, other=0.0)[None, :]
+    B0 = tl.load(basis + s * J, mask=real, other=0.0)[None, :]
     start = tl.load(base + s, mask=real, other=0.0) + tl.load(x + K + K2 + s, mask=real, other=0.0)
     start = tl.where(real, start, float("-inf"))[None, :]
     total = tl.zeros((TILE, LANES), tl.float32)
     if SCORED:
         fit = tl.zeros((TILE, LANES), tl.float32)
+        squares = tl.zeros((TILE, FUNCTIONS), tl.float32)
+        function = tl.arange(0, FUNCTIONS)[None, :]
     begin, end = tl.load(seg_begin + segment), tl.load(seg_end + segment)
     for first in range(begin, end, TILE):
         j = first + tl.arange(0, TILE)
@@ -67,6 +69,9 @@ def _slopes(
         g = tl.where(live, tl.where(given, 1.0, 0.0) - e * (1.0 / norm), 0.0)
         if SCORED:
             fit += tl.where(given & live, z - tl.log(norm), 0.0)
+            for j in tl.static_range(J):
+                residual = tl.sum(g * tl.load(basis + s * J + j, mask=real, other=0.0)[None, :], 1)[:, None]
+                squares += tl.where(function == j, residual * residual, 0.0)
         total += g
         slope = tl.sum(g * B0, 1)[:, None]
         sum_head += slope * y_head
@@ -82,7 +87,9 @@ def _slopes(
         tl.store(out + K + k_spread, tl.sum(sum_spread, 0), mask=k_spread < K2)
     tl.store(out + K + K2 + s, tl.sum(total, 0), mask=real)
     if SCORED:
-        tl.store(loglik + segment, tl.sum(tl.sum(fit, 1), 0))
+        j = tl.arange(0, FUNCTIONS)
+        tl.store(told + segment * (J + 1), tl.sum(tl.sum(fit, 1), 0))
+        tl.store(told + segment * (J + 1) + 1 + j, tl.sum(squares, 0), mask=j < J)
 
 
 @triton.jit
@@ -113,19 +120,24 @@ def slopes(
     side: Segments, rows: Tensor, others: Tensor, base: Tensor, basis: Tensor, ranks: tuple[int, int],
     *, scored: bool = True, tile: int = 4,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Return the slopes of the log-likelihood by every row, spelt as the rows are, and its value per segment."""
+    """Return the slopes of the log-likelihood by every row, spelt as the rows are, and a few sums.
+
+    These are, if asked for, the log-likelihood and for each basis function the squares of its residuals.
+    """
     K, K2 = ranks
     stride = rows.shape[1]
+    J = basis.shape[1]
     sums = torch.zeros((len(side), stride), device=rows.device)
-    loglik = torch.empty(len(side), device=rows.device)
+    told: Any = torch.zeros((len(side) if scored else 1, 1 + J), device=rows.device)
+    gathered: Any = torch.zeros_like(rows)
     head = 1 << (max(K, 1).bit_length() - 1)
-    _slopes[len(side),](
-        side.turn, side.row, side.begin, side.end, side.other, side.score, rows, others, base,
-        basis[:, 0].contiguous(), basis[:, min(1, basis.shape[1] - 1)].contiguous(), sums, loglik,
-        K=K, K2=K2, S=len(base), STRIDE=stride, HEAD=head, TAIL=triton.next_power_of_2(K - head) if head < K else 0,
-        SPREAD=triton.next_power_of_2(K2) if K2 else 0, LANES=triton.next_power_of_2(len(base)), TILE=tile,
-        SCORED=scored, num_warps=1,
-    )  # fmt: skip
-    gathered: Any = torch.empty_like(rows)
-    _gather[side.n_rows,](side.of_row, sums, gathered, STRIDE=stride, LANES=triton.next_power_of_2(stride), num_warps=1)
-    return gathered, loglik
+    if len(side):
+        _slopes[len(side),](
+            side.turn, side.row, side.begin, side.end, side.other, side.score, rows, others, base, basis, sums, told,
+            J=J, FUNCTIONS=triton.next_power_of_2(J), K=K, K2=K2, S=len(base), STRIDE=stride, HEAD=head,
+            TAIL=triton.next_power_of_2(K - head) if K > head else 0, SPREAD=triton.next_power_of_2(K2) if K2 else 0,
+            LANES=triton.next_power_of_2(len(base)), TILE=tile, SCORED=scored, num_warps=1,
+        )  # fmt: skip
+        lanes = triton.next_power_of_2(stride)
+        _gather[side.n_rows,](side.of_row, sums, gathered, STRIDE=stride, LANES=lanes, num_warps=1)
+    return gathered, told.sum(0, dtype=torch.float64)
