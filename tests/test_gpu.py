@@ -9,6 +9,7 @@ import starcast as sc
 from starcast.errors import ParameterError
 from starcast.kernels import make_sides, reference_climb, strict
 from starcast.metrics.averages import paper_averages
+from starcast.models.ordinal import settle_ties
 from starcast.models.resbemf import curvature_weights, spread_scores
 from starcast.reproduce import experiment
 
@@ -17,7 +18,7 @@ if "CI" not in os.environ:  # there, what is missing is a failure
     pytest.importorskip("triton")
 import torch
 
-from starcast.kernels.gpu import device, ordinal, softmax
+from starcast.kernels.gpu import device, lists, ordinal, softmax
 from starcast.kernels.gpu.climb import Climb
 from starcast.kernels.gpu.published import Crowd
 from starcast.reproduce.crowd import climb_together
@@ -229,3 +230,29 @@ def test_without_a_gpu_the_error_says_so(monkeypatch):
     with pytest.raises(ParameterError, match=r'needs a CUDA device, and PyTorch .* sees none\. Use device="cpu"'):
         sc.ResBeMF(update="gradient", device="cuda").fit(few_ratings())
     assert sc.ResBeMF(update="gradient", device="auto", n_iters=1, n_factors=2).fit(few_ratings()).is_fitted
+
+
+def planted(n_scores=5):
+    return sc.make_ratings(n_users=70, n_items=25, n_scores=n_scores, random_state=0)[0]
+
+
+@pytest.mark.parametrize("options", [{}, {"threshold": 0.4, "n": 30}, {"exclude_seen": False, "n": 3}])
+@pytest.mark.parametrize("update", ["gradient", "paper"])
+def test_lists_of_the_gpu_are_those_of_the_cpu(monkeypatch, options, update):
+    monkeypatch.setattr(sc.models.ranking, "has_gpu", lambda: True)
+    monkeypatch.setattr(lists, "MOST_NUMBERS", 25 * 5 * 32)  # blocks of 32 users
+    cpu = sc.ResBeMF(n_factors=3, n_iters=5, update=update, random_state=0).fit(planted())
+    expected = cpu.recommend(**options)
+    found = cpu.set_params(device="cuda").recommend(**options)
+    assert len(found) == len(expected)
+    for name in ("user", "rank", "item", "prediction"):
+        assert found[name].to_list() == expected[name].to_list()
+    for name in ("mean", "reliability"):
+        assert found[name].to_numpy() == pytest.approx(expected[name].to_numpy(), abs=1e-5)
+
+
+def test_ties_are_settled_as_on_the_cpu():
+    probs = np.random.default_rng(0).dirichlet(np.ones(5), (40, 7))
+    scores = np.arange(1.0, 6)
+    mine = lists.settle(on_device(probs.transpose(2, 0, 1)), on_device(scores), 0.8).cpu().numpy().transpose(1, 2, 0)
+    assert mine.reshape(-1, 5) == pytest.approx(settle_ties(probs.reshape(-1, 5), scores, 0.8), abs=1e-12)

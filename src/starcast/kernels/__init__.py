@@ -16,7 +16,17 @@ from starcast._native import fast, strict
 from starcast.errors import ParameterError
 from starcast.ratings import Ratings
 
-__all__ = ["Side", "aligned", "fast", "instruction_set", "make_sides", "resolve_threads", "strict", "wants_gpu"]
+__all__ = [
+    "Side",
+    "aligned",
+    "fast",
+    "has_gpu",
+    "instruction_set",
+    "make_sides",
+    "resolve_threads",
+    "strict",
+    "wants_gpu",
+]
 
 
 LINE = 64  # bytes
@@ -80,8 +90,11 @@ def wants_gpu(device: str) -> bool:
     >>> wants_gpu("cpu")
     False
     """
-    if device != "auto":
-        return device == "cuda"
+    return has_gpu() if device == "auto" else device == "cuda"
+
+
+def has_gpu() -> bool:
+    """Tell whether there is a GPU, and what it takes to use it."""
     if importlib.util.find_spec("torch") is None or importlib.util.find_spec("triton") is None:
         return False
     return bool(importlib.import_module("torch").cuda.is_available())

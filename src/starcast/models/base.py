@@ -245,6 +245,10 @@ class Model(Parametrized):
         """Return the lists that are asked for; None where all answers must be made first."""
         return None
 
+    def _table(self, user: Codes, item: Codes) -> Any:
+        """Return the probabilities of all pairs of some users and items on the GPU, (scores, users, items), or None."""
+        return None
+
     def _half_known_proba(self, user: Codes, item: Codes) -> Floats:
         """Return the probabilities of pairs of which one half is unknown, its code -1."""
         return np.tile(self.prior_, (len(user), 1))

@@ -10,7 +10,7 @@ from starcast import _native
 from starcast.distribution import Distribution, check_fraction, kind_of
 from starcast.errors import ParameterError, UnknownNameError, plural
 from starcast.frames import make_frame
-from starcast.kernels import fast, resolve_threads
+from starcast.kernels import fast, has_gpu, resolve_threads
 from starcast.names import Array, Codes, as_names
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ Ranking: TypeAlias = fast.Ranking
 Columns = tuple[Array, Array, Array, Array, Array, Array]  # user, rank, item, prediction, mean, reliability
 
 BLOCK = 1 << 20  # probabilities that are held at once: a few tens of megabytes
+FEW = 64  # users for whom a GPU is not worth the way there
+MOST_CODES = 1 << 23  # items that lists on the GPU can tell apart
 WAVE = 32  # blocks that are ranked natively, where none are held, between two chances to interrupt
 
 
@@ -50,8 +52,7 @@ def recommend(
     lists: list[Columns] = []
     for begin in range(0, max(1, len(user)), step):
         some = user[begin : begin + step]
-        ranked = model._rank(_natively(model, some, ask))
-        lists += [ranked] if ranked is not None else _from_answers(model, some, ask, size)
+        lists += _on_gpu(model, some, ask) or _on_cpu(model, some, ask, size)
         if on_progress is not None:
             on_progress(min(begin + step, len(user)), len(user))
     return _as_frame(model, lists, users)
@@ -87,6 +88,42 @@ def codes_of(model: "Model", names: object, what: str) -> Codes:
             f"unknown {what} {first!r}{count}. The model knows {plural(len(lookup.names), what)}, such as {shown}."
         )
     return codes
+
+
+def _on_gpu(model: "Model", user: Codes, ask: Question) -> list[Columns]:
+    """Return the lists of users, block by block, from tables of the GPU; none where there is none, or it is not asked."""
+    whole = not hasattr(model, "calibration_") and kind_of(ask.threshold) != "error"
+    if not whole or len(user) < FEW or getattr(model, "device", "cpu") == "cpu" or not has_gpu():
+        return []
+    item = np.flatnonzero(ask.wanted).astype(np.int32)
+    if model._table(user[:0], item[:0]) is None or not 0 < len(item) < MOST_CODES:
+        return []
+    from starcast.kernels.gpu.lists import best_of_table, user_blocks  # an extra
+
+    lists: list[Columns] = []
+    for block in user_blocks(len(user), len(item), len(model.scores_)):
+        some = user[block]
+        seen = _seen_places(model, some, item) if ask.exclude_seen else np.zeros((2, 0), np.int64)
+        place, rank, chosen, *numbers = best_of_table(
+            model._table(some, item), model.scores_, seen, ask.n, float(ask.threshold)
+        )
+        lists.append((some[place], rank, item[chosen], *numbers))
+    return lists
+
+
+def _seen_places(model: "Model", user: Codes, item: Codes) -> npt.NDArray[np.int64]:
+    """Return, of every rating of the users, the places of its user and its item, if they are among those."""
+    start, count = model.seen_start_[user], np.diff(model.seen_start_)[user]
+    rows = np.repeat(start - np.concatenate([[0], np.cumsum(count)[:-1]]), count) + np.arange(count.sum())
+    where = np.full(len(model.items_), -1, np.int64)
+    where[item] = np.arange(len(item))
+    at = where[model.seen_items_[rows]]
+    return np.stack([np.repeat(np.arange(len(user)), count), at])[:, at >= 0]
+
+
+def _on_cpu(model: "Model", user: Codes, ask: Question, size: int) -> list[Columns]:
+    ranked = model._rank(_natively(model, user, ask))
+    return [ranked] if ranked is not None else _from_answers(model, user, ask, size)
 
 
 def _natively(model: "Model", user: Codes, ask: Question) -> Ranking:

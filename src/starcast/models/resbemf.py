@@ -225,6 +225,13 @@ class ResBeMF(PerScore):
     def _running_proba(self, user: Codes, item: Codes) -> npt.NDArray[Any]:
         return self._climb.proba(user, item) if hasattr(self, "_climb") else super()._running_proba(user, item)
 
+    def _table(self, user: Codes, item: Codes) -> Any:
+        from starcast.kernels.gpu.device import find_device, to_device  # an extra
+        from starcast.kernels.gpu.lists import softmax_table
+
+        rows = self.user_factors_[user], self.item_factors_[item], self.base_.astype(self.item_factors_.dtype)
+        return softmax_table(*(to_device(part, find_device()) for part in rows), biased=self._has_biases())
+
     def _row_steps(self) -> tuple[int, int]:
         return 100, 10  # at most; with twenty ratings, a row comes to rest after about thirty
 

@@ -26,7 +26,10 @@ class OrdinalAscent:
         self._velocity = [torch.zeros_like(rows) for rows in self._rows]
         self._kept = [rows.clone() for rows in self._rows]
         self._features = [to_device(features, device) for features in (user_features, item_features)]
-        self._base, self._basis = to_device(base, device), to_device(basis, device).T.contiguous()  # (scores, functions)
+        self._base, self._basis = (
+            to_device(base, device),
+            to_device(basis, device).T.contiguous(),
+        )  # (scores, functions)
         self._ranks = int(ranks[0]), int(ranks[1]) if len(ranks) > 1 else 0
         self._n_columns = sum(self._ranks) + len(ranks)
 

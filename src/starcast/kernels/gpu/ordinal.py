@@ -135,7 +135,7 @@ def slopes(
         _slopes[len(side),](
             side.turn, side.row, side.begin, side.end, side.other, side.score, rows, others, base, basis, sums, told,
             J=J, FUNCTIONS=triton.next_power_of_2(J), K=K, K2=K2, S=len(base), STRIDE=stride, HEAD=head,
-            TAIL=triton.next_power_of_2(K - head) if K > head else 0, SPREAD=triton.next_power_of_2(K2) if K2 else 0,
+            TAIL=triton.next_power_of_2(K - head) if head < K else 0, SPREAD=triton.next_power_of_2(K2) if K2 else 0,
             LANES=triton.next_power_of_2(len(base)), TILE=tile, SCORED=scored, num_warps=1,
         )  # fmt: skip
         lanes = triton.next_power_of_2(stride)
