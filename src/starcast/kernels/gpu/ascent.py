@@ -1,4 +1,4 @@
-"""The gradient rounds of the ordinal model on the GPU: what ``fast.OrdinalAscent`` is on the CPU, with the same doors."""
+"""The gradient rounds of the ordinal model on the GPU, with the doors of ``fast.OrdinalAscent`` on the CPU."""
 
 from typing import Any
 

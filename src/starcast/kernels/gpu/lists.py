@@ -32,7 +32,7 @@ def softmax_table(P: Tensor, Q: Tensor, base: Tensor, *, biased: bool) -> Tensor
 
 
 def ordinal_table(P: Tensor, Q: Tensor, base: Tensor, basis: Tensor, ranks: Any, prior: Tensor, floor: float) -> Tensor:
-    """Return the probabilities of OrdinalMF, averaged over draws, for rows of shape (users or items, columns, draws)."""
+    """Return the probabilities of OrdinalMF, averaged over draws, for rows of shape (rows, columns, draws)."""
     total: Any = 0.0
     n_factors = sum(ranks)
     for draw in range(P.shape[2]):

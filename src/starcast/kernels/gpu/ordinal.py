@@ -19,7 +19,8 @@ ALIGNED = 4  # numbers: rows begin where sixteen bytes can be read at once
 @triton.jit
 def _slopes(
     turn, seg_row, seg_begin, seg_end, other, score, rows, others, base, basis, sums, told,
-    J: tl.constexpr, FUNCTIONS: tl.constexpr, K: tl.constexpr, K2: tl.constexpr, S: tl.constexpr, STRIDE: tl.constexpr, HEAD: tl.constexpr, TAIL: tl.constexpr,
+    J: tl.constexpr, FUNCTIONS: tl.constexpr,
+    K: tl.constexpr, K2: tl.constexpr, S: tl.constexpr, STRIDE: tl.constexpr, HEAD: tl.constexpr, TAIL: tl.constexpr,
     SPREAD: tl.constexpr, LANES: tl.constexpr, TILE: tl.constexpr, SCORED: tl.constexpr,
 ):  # fmt: skip
     """Sum the slopes of one segment over its ratings, a tile of them at a time."""
