@@ -91,7 +91,7 @@ def codes_of(model: "Model", names: object, what: str) -> Codes:
 
 
 def _on_gpu(model: "Model", user: Codes, ask: Question) -> list[Columns]:
-    """Return the lists of users from tables of the GPU, block by block; none where it is not asked for, or not there."""
+    """Return the lists of users from tables of the GPU, block by block; none where it is not asked for or there."""
     whole = not hasattr(model, "calibration_") and kind_of(ask.threshold) != "error"
     if not whole or len(user) < FEW or getattr(model, "device", "cpu") == "cpu" or not has_gpu():
         return []
