@@ -47,11 +47,12 @@ void bemf_gradient_rows(const Pass& pass, int64_t first, int64_t last, float* sc
   const int length = Strip<S, D>::length(stride);
   const Lanes<S> start = Lanes<S>::all(0.0f);
   Strip<S, D> strip(pass.n_scores);
+  double loglik = 0;
   for (int64_t row = first; row < last; ++row) {
     const Visit visit(pass, row, last, stride, scratch);
+    visit.begin_sums();
     const float* x = pass.rows + row * stride;
     Lanes<S> total = start;
-    double loglik = 0;
     for (int64_t j = visit.begin; j < visit.end; j += length) {
       Batch strip_loglik = Batch::all(0.0f);
       strip.gather(pass, stride, j, visit.end, length);
@@ -69,8 +70,8 @@ void bemf_gradient_rows(const Pass& pass, int64_t first, int64_t last, float* sc
       add_gradient(strip, n_slots, visit.sums, total);
     }
     if (pass.window.last) visit.step();
-    if constexpr (Scored) visit.report(loglik);
   }
+  if constexpr (Scored) report(pass, first, last, loglik);
 }
 
 template <int W>

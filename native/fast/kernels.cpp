@@ -4,7 +4,7 @@
 #include "beta.hpp"
 #include "ordinal.hpp"
 #include "ordinal_pairs.hpp"
-#include "packed_rows.hpp"
+#include "packed_stream.hpp"
 #include "point.hpp"
 #include "resbemf.hpp"
 #include "score_pairs.hpp"
@@ -37,10 +37,11 @@ int64_t scratch_floats(const Pass& pass) {
   return floats;
 }
 
-// Five scores without special wishes are walked on packed lanes where there are instructions for that.
+// Five or ten scores without special wishes are walked on packed lanes where there are instructions for that.
 #if STARCAST_VECTOR_FLOATS == 16
-#define STARCAST_TRY_PACKED(Model) \
-  if (pass.n_scores == 5 && pass.recklessness == 0) return packed_gradient<Model, 5>(pass, first, last, scratch)
+#define STARCAST_TRY_PACKED(Model)                                                                                \
+  if (pass.n_scores == 5 && pass.recklessness == 0) return packed_gradient<Model, 5>(pass, first, last, scratch); \
+  if (pass.n_scores == 10 && pass.recklessness == 0) return packed_gradient<Model, 10>(pass, first, last, scratch)
 #else
 #define STARCAST_TRY_PACKED(Model)
 #endif

@@ -60,9 +60,11 @@ struct Pass {
   float bias_regularization = 0;
   float learning_rate = 0;
   float recklessness = 0;
-  int64_t longest_row = 0;       // in ratings, for the scratch
-  bool polish = false;           // exact: go on below what the objective can tell
-  double* row_loglik = nullptr;  // one per row: exact, after the step; otherwise before it, and null where nobody asks
+  int64_t longest_row = 0;  // in ratings, for the scratch
+  bool polish = false;      // exact: go on below what the objective can tell
+  // One per row: exact, after the step; otherwise before it (gradient: the first row's is that of all rows of a call),
+  // and null where nobody asks.
+  double* row_loglik = nullptr;
   double* row_penalty = nullptr;
   // ResBeMF's gradient steps (visit.hpp); arrays of a row's stride, as rows are laid out.
   float* velocity = nullptr;     // one row per row; null: plain steps of learning_rate

@@ -316,15 +316,16 @@ void resbemf_gradient_rows(const Pass& pass, int64_t first, int64_t last, float*
   const int length = Strip<S, D>::length(stride);
   float* prepared = scratch + stride;
   Strip<S, D> strip(pass.n_scores);
+  LogLik loglik;
   for (int64_t row = first; row < last; ++row) {
     const Visit visit(pass, row, last, stride, scratch);
+    visit.begin_sums();
     const Lanes<S> start =
         prepare<S>(layout, pass.n_factors, pass.biased, pass.base, pass.rows + row * stride, prepared);
     float* bias_sums = visit.sums + layout.offset(pass.n_factors);
     alignas(64) float biases[S] = {};
     if (pass.biased) std::memcpy(biases, bias_sums, sizeof(float) * pass.n_scores);
     Lanes<S> total = Lanes<S>::load(biases);
-    LogLik loglik;
     for (int64_t j = visit.begin; j < visit.end; j += length) {
       strip.gather(pass, stride, j, visit.end, length);
       for (int tile = 0; tile < strip.n_tiles; ++tile) {
@@ -342,11 +343,9 @@ void resbemf_gradient_rows(const Pass& pass, int64_t first, int64_t last, float*
     total.store(biases);
     if (pass.biased) std::memcpy(bias_sums, biases, sizeof(float) * pass.n_scores);
     if (pass.window.last) visit.step();
-    if constexpr (Scored) {
-      loglik.fold();
-      visit.report(loglik.total);
-    }
   }
+  loglik.fold();
+  if constexpr (Scored) report(pass, first, last, loglik.total);
 }
 
 }  // namespace starcast::STARCAST_ISA_NS

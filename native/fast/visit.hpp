@@ -51,8 +51,10 @@ struct Visit {
         row(row),
         last_row(last_row),
         stride(stride),
-        sums(p.window.sums ? p.window.sums + row * stride : scratch) {
-    if (p.window.first) std::memset(sums, 0, sizeof(float) * stride);
+        sums(p.window.sums ? p.window.sums + row * stride : scratch) {}
+
+  STARCAST_INLINE void begin_sums() const {
+    if (pass.window.first) std::memset(sums, 0, sizeof(float) * stride);
   }
   // The rating that a strip follows on the one at j: further on in the row, or at the start of the next.
   STARCAST_INLINE int64_t after(int64_t j, int length) const {
@@ -64,10 +66,13 @@ struct Visit {
     if (pass.velocity) roll(pass, stride, row, static_cast<float>(pass.indptr[row + 1] - pass.indptr[row]), sums);
     else slide(pass, stride, row, sums);
   }
-  STARCAST_INLINE void report(double loglik) const {
-    if (pass.window.first) pass.row_loglik[row] = loglik;
-    else pass.row_loglik[row] += loglik;
-  }
 };
+
+// Logarithms come cheaper for many rows at once: the first of them gets the log-likelihood of all.
+STARCAST_INLINE void report(const Pass& pass, int64_t first, int64_t last, double loglik) {
+  if (pass.window.first)
+    for (int64_t row = first; row < last; ++row) pass.row_loglik[row] = 0;
+  pass.row_loglik[first] += loglik;
+}
 
 }  // namespace starcast::STARCAST_ISA_NS
