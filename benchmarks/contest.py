@@ -16,7 +16,7 @@ BIASED = {
     "n_iters": 60,
     "learning_rate": 0.01,
     "regularization": 0.07,
-}  # as near as SVD comes with its defaults, or nearer
+}  # the best of 24 settings on a tenth of MovieLens 1M's training part
 EPOCHS = {"surprise": 20, "lenskit": 10, "implicit": 15}  # each library's default
 WORTH = ("nll", "rmse", "bytes")  # what contestants say of their results
 Row = dict[str, Any]
