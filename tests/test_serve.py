@@ -628,6 +628,49 @@ def test_an_answer_that_takes_too_long_is_given_up(monkeypatch):
     gate.set()
 
 
+def test_lists_that_are_asked_for_at_once_are_those_of_one_at_a_time(monkeypatch):
+    groups = []
+
+    def together(served, questions):
+        groups.append(len(questions))
+        return answers.recommend_together(served, questions)
+
+    from starcast.serve import app, doors
+
+    replaced = tuple(door._replace(together=together) if door.together else door for door in doors.DOORS)
+    monkeypatch.setattr(app, "DOORS", replaced)
+    service = Service(tiny(), Limits(n=20))
+    questions = [{"user": 1 + k % 40, "n": 1 + k % 7, "threshold": 0.1 * (k % 3)} for k in range(60)]
+    questions += [{"user": 999, "n": 2}, {"user": 1, "n": 21}, {"user": "x"}, {"user": 2, "exclude": [1]}]
+    replies = ask_together(service, *[("POST", "/api/recommend", {"json": question}) for question in questions])
+    for question, reply in zip(questions[:60], replies, strict=False):
+        frame = tiny().recommend(question["user"], question["n"], question["threshold"])
+        rows = reply.json()["recommendations"]
+        assert reply.json()["user"] == question["user"]
+        assert [row["item"] for row in rows] == frame["item"].to_list()
+        assert [row["rank"] for row in rows] == frame["rank"].to_list()
+        assert [row["mean"] for row in rows] == frame["mean"].to_list()
+    assert [reply.status_code for reply in replies[60:]] == [404, 422, 404, 200]
+    assert sum(groups) == 63
+    assert max(groups) == 16
+
+
+def test_a_mishap_in_a_group_is_one_for_all_and_the_next_group_goes_on(monkeypatch):
+    broken = [True]
+
+    def together(served, questions):
+        if broken.pop() if broken else False:
+            raise ZeroDivisionError
+        return answers.recommend_together(served, questions)
+
+    from starcast.serve import app, doors
+
+    replaced = tuple(door._replace(together=together) if door.together else door for door in doors.DOORS)
+    monkeypatch.setattr(app, "DOORS", replaced)
+    replies = ask_together(Service(tiny()), *[("GET", "/api/recommend?user=1", {})] * 3)
+    assert sorted(reply.status_code for reply in replies) == [200, 200, 500]
+
+
 def service_doors():
     from starcast.serve.doors import DOORS
 

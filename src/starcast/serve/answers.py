@@ -1,13 +1,13 @@
 """Questions put to the model that is served, and its answers as plain dictionaries and lists."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
 
 import starcast
 from starcast.distribution import Distribution
-from starcast.errors import ParameterError, UnknownNameError, plural
+from starcast.errors import ParameterError, StarcastError, UnknownNameError, plural
 from starcast.models import Model
 from starcast.ratings import Ratings
 from starcast.serve import schema
@@ -53,16 +53,45 @@ def predict(served: Served, question: schema.PredictQuestion) -> dict[str, Any]:
     return {"scores": served.scores, "forecasts": rows}
 
 
-def recommend(served: Served, question: schema.RecommendQuestion) -> dict[str, Any]:
+def recommend(served: Served, question: schema.RecommendQuestion | schema.RecommendQuery) -> dict[str, Any]:
     """Return the best items of a user, those that are reliable enough."""
     user = known_user(served, question.user)
     rows = best_items(served, served.model, user, question, question.exclude_seen)
     return {"user": user, "scores": served.scores, "recommendations": rows}
 
 
-def recommend_by_query(served: Served, question: schema.RecommendQuery) -> dict[str, Any]:
-    """Return the same for a query string."""
-    return recommend(served, schema.RecommendQuestion.model_construct(**question.model_dump()))
+def recommend_together(served: Served, questions: Sequence[Any]) -> list[dict[str, Any] | StarcastError]:
+    """Return the lists of several users at once; the questions differ in user and n at most, see `alike`."""
+    found: list[Any] = [None] * len(questions)
+    for place, question in enumerate(questions):
+        try:
+            served.limits.check("n", question.n)
+            found[place] = known_user(served, question.user)
+        except StarcastError as error:
+            found[place] = error
+    users = list(dict.fromkeys(user for user in found if not isinstance(user, StarcastError)))
+    lists: dict[Any, list[dict[str, Any]]] = {user: [] for user in users}
+    if users:
+        n, first = max(question.n for question in questions if question.n <= served.limits.n), questions[0]
+        frame = served.model.recommend(users, n, first.threshold, exclude_seen=first.exclude_seen)
+        whose, items = frame["user"].to_list(), frame["item"].to_list()
+        rows = forecasts(served, items, *served.answer(whose, items), 0.0) if items else []
+        for user, row in zip(whose, rows, strict=True):
+            row["rank"] = len(lists[user]) + 1
+            lists[user].append(row)
+    return [
+        user
+        if isinstance(user, StarcastError)
+        else {"user": user, "scores": served.scores, "recommendations": lists[user][: question.n]}
+        for user, question in zip(found, questions, strict=True)
+    ]
+
+
+def alike(question: Any) -> Hashable | None:
+    """Return what questions must share to be answered together; None for one that has a list of its own."""
+    if question.exclude or question.candidates is not None:
+        return None
+    return question.threshold, question.exclude_seen
 
 
 def fold_in(served: Served, question: schema.FoldInQuestion) -> dict[str, Any]:
@@ -153,7 +182,7 @@ def best_items(
     served: Served,
     model: Model,
     user: Any,
-    question: schema.RecommendQuestion | schema.FoldInQuestion,
+    question: schema.RecommendQuestion | schema.RecommendQuery | schema.FoldInQuestion,
     exclude_seen: bool,
 ) -> list[dict[str, Any]]:
     """Return a list of forecasts with their ranks, without those to be excluded."""

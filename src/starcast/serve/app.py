@@ -81,7 +81,7 @@ def _describe(app: FastAPI, door: Door) -> None:
     told = inspect.getdoc(door.answer) or ""
     app.add_api_route(
         door.path, endpoint, methods=[door.method], response_model=door.result, responses=ERRORS,
-        summary=told.partition("\n")[0], operation_id=door.answer.__name__,
+        summary=told.partition("\n")[0], operation_id=f"{door.answer.__name__}_by_{door.method.lower()}",
     )  # fmt: skip
 
 

@@ -1,14 +1,14 @@
 """The doors of the service: each takes questions of one kind, by the shortest road from bytes to bytes."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, NamedTuple, cast
 
 import orjson
 from pydantic import BaseModel
 
 from starcast.errors import StarcastError
 from starcast.serve import answers, schema
-from starcast.serve.desk import Desk
+from starcast.serve.desk import Answers, Desk
 from starcast.serve.guard import Message, Receive, Scope, Send, send_refusal
 from starcast.serve.limits import RefusalError, busy
 from starcast.serve.reading import read_body, read_query
@@ -22,7 +22,10 @@ JSON = (b"content-type", b"application/json")
 
 
 class Door(NamedTuple):
-    """An address that answers questions of one kind; those that are short are not handed to a thread."""
+    """An address that answers questions of one kind.
+
+    Those that are short are not handed to a thread; those for which `alike` returns the same are answered together.
+    """
 
     method: str
     path: str
@@ -30,16 +33,14 @@ class Door(NamedTuple):
     question: type[schema.Question]
     result: type[BaseModel]
     is_short: Callable[[Any], bool] = lambda _: False
+    together: Answers | None = None
+    alike: Callable[[Any], Hashable | None] = lambda _: None
 
     async def handle(self, desk: Desk, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request or refuse it."""
         try:
             question = await self.read(desk, scope, receive)
-            if self.is_short(question):
-                answer = self.answer(desk.now(), question)
-            else:
-                answer = await desk.ask(self.answer, question)
-            body = orjson.dumps(answer)
+            body = orjson.dumps(await self.ask(desk, question))
         except StarcastError as error:
             return await send_refusal(RefusalError.of(error), send)
         except GoneError:
@@ -47,6 +48,15 @@ class Door(NamedTuple):
         headers = [JSON, (b"content-length", b"%d" % len(body))]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         return await send({"type": "http.response.body", "body": body})
+
+    async def ask(self, desk: Desk, question: Any) -> dict[str, Any]:
+        """Return the answer by the road that suits the question."""
+        if self.is_short(question):
+            return self.answer(desk.now(), question)
+        key = self.alike(question)
+        if self.together is None or key is None:
+            return cast(dict[str, Any], await desk.ask(self.answer, question))
+        return cast(dict[str, Any], await desk.ask_together(self.together, key, question))
 
     async def read(self, desk: Desk, scope: Scope, receive: Receive) -> schema.Question:
         """Return the question that a request asks."""
@@ -59,8 +69,10 @@ class Door(NamedTuple):
 DOORS = (
     Door("POST", "/api/predict", answers.predict, schema.PredictQuestion, schema.Predictions,
          lambda question: len(question.pairs) <= SHORT),
-    Door("POST", "/api/recommend", answers.recommend, schema.RecommendQuestion, schema.Recommendations),
-    Door("GET", "/api/recommend", answers.recommend_by_query, schema.RecommendQuery, schema.Recommendations),
+    Door("POST", "/api/recommend", answers.recommend, schema.RecommendQuestion, schema.Recommendations,
+         together=answers.recommend_together, alike=answers.alike),
+    Door("GET", "/api/recommend", answers.recommend, schema.RecommendQuery, schema.Recommendations,
+         together=answers.recommend_together, alike=answers.alike),
     Door("POST", "/api/fold-in", answers.fold_in, schema.FoldInQuestion, schema.StrangersList),
     Door("POST", "/api/explain", answers.explain, schema.ExplainQuestion, schema.Explanation),
     Door("GET", "/api/items", answers.find_items, schema.ItemsQuery, schema.Items),

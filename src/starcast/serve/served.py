@@ -14,7 +14,7 @@ from starcast.serve.catalogue import Catalogue
 from starcast.serve.limits import Limits
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Served:
     """A model, its catalogue and its card: an answer comes from one of these, whole."""
 
