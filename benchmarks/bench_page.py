@@ -1,7 +1,8 @@
 """How long a visitor waits: from the fifth rating to its forecasts on the screen, in Chromium, MovieLens 1M.
 
 Measured on the page by performance.now: from the click on a star to the first frame after the list was changed. Each
-visit is a new visitor in a new browser context; the model is the default one.
+visit is a new visitor in a new browser context, who takes a second for a film, so that nothing moves any more when the
+next is rated; the model is the default one.
 
     python benchmarks/bench_page.py [model file]
 """
@@ -22,6 +23,7 @@ import starcast as sc
 
 VISITS = 20
 SCORES = (5, 4, 1, 3, 5)
+PAUSE = 1000  # ms
 WATCH = """() => {
   window.waits = [];
   document.addEventListener("change", () => (window.clicked = performance.now()), true);
@@ -76,6 +78,7 @@ def visit(browser: Browser, address: str) -> list[float]:
     page.wait_for_selector("html[data-ready]")
     page.evaluate(WATCH)
     for place, score in enumerate(SCORES):
+        page.wait_for_timeout(PAUSE)
         page.locator(".to-rate").nth(place).locator(f"label:has(input[value='{score}'])").click()
         page.wait_for_function("n => window.waits.length >= n", arg=place + 1)
     waits = page.evaluate("window.waits")
