@@ -296,7 +296,12 @@ def test_a_worker_that_is_killed_takes_only_its_own_requests_with_it(running):
 
 
 def test_a_worker_that_does_not_move_is_replaced(running):
-    until(lambda: len(running.workers()) == 2)
+    def serving():
+        maps = [{part.path for part in worker.memory_maps()} for worker in running.workers()]
+        return len(maps) == 2 and all(any(path.endswith("model.starcast") for path in paths) for paths in maps)
+
+    until(serving)
+    time.sleep(1)  # until both have said that they accept
     victim = running.workers()[0]
     victim.suspend()
     until(lambda: victim.pid not in [worker.pid for worker in running.workers()])
