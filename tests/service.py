@@ -110,7 +110,7 @@ class Process:
         with contextlib.suppress(ProcessLookupError):
             self.process.send_signal(number)
         try:
-            return self.process.wait(30)
+            return self.process.wait(60)
         finally:
             self.process.kill()
             self.process.stdout.close()

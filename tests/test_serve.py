@@ -580,10 +580,10 @@ def test_the_description_has_the_limits():
 
 
 def test_a_limit_must_be_more_than_nothing():
-    with pytest.raises(sc.errors.ParameterError, match="the limit pairs must be more than 0, got 0"):
+    with pytest.raises(sc.errors.ParameterError, match="the limit pairs must be more than 0 and finite, got 0"):
         Limits(pairs=0)
-    with pytest.raises(sc.errors.ParameterError, match="the limit seconds must be more than 0, got nan"):
-        Limits(seconds=float("nan"))
+    with pytest.raises(sc.errors.ParameterError, match="the limit seconds must be more than 0 and finite, got inf"):
+        Limits(seconds=float("inf"))
 
 
 def ask_together(service, *questions):

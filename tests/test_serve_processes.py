@@ -48,7 +48,7 @@ def running(folder, file):
 
 @contextlib.contextmanager
 def connected(process):
-    with socket.create_connection(("127.0.0.1", process.port), timeout=20) as client:
+    with socket.create_connection(("127.0.0.1", process.port), timeout=60) as client:
         yield client
 
 
@@ -78,7 +78,7 @@ def ask(process, method="GET", path="/api/model", question=None):
         connection.close()
 
 
-def until(happens, seconds=30):
+def until(happens, seconds=120):
     """Wait for something, not for long."""
     end = time.monotonic() + seconds
     while not happens():
@@ -158,9 +158,13 @@ def test_clients_that_dawdle_are_sent_away_and_hold_nobody_up(running):
         for k, client in enumerate(slow):
             client.sendall(beginnings[k % len(beginnings)])
         assert ask(running)[0] == 200
+        silent = 0
         for client in slow:
             status, body = answer_of(client)  # which ends after the time limit, or the test does not
-            assert (status, body["error"]["code"]) == (408, "too_slow")
+            if body is not None:
+                assert (status, body["error"]["code"]) == (408, "too_slow")
+            silent += body is None
+        assert silent == 20  # who has said nothing is told nothing
 
 
 def test_a_client_that_trickles_is_sent_away_too(running):
@@ -369,7 +373,7 @@ def test_what_cannot_be_served_is_told_at_once(tmp_path):
         port = taken.getsockname()[1]
         assert f"cannot listen on port {port} of 127.0.0.1: Address already in use" in complaint("--port", port)
     assert "workers must be at least 1, got 0" in complaint("--workers", 0)
-    assert "the limit pairs must be more than 0, got -1" in complaint("--max-pairs", "-1")
+    assert "the limit pairs must be more than 0 and finite, got -1" in complaint("--max-pairs", "-1")
     assert "a token must be 16 or more" in complaint("--token-file", tmp_path / "short")
     assert "the token cannot be read from" in complaint("--token-file", tmp_path / "none")
     assert "cannot listen on port 8080 of no.such.host.invalid" in complaint("--host", "no.such.host.invalid")

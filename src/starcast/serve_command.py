@@ -80,6 +80,8 @@ def serve(
     read_test = None if test is None else functools.partial(_held_out, test, split)
     listener = listen(host, port)
     at = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
+    if host not in LOOPBACK and rules.token is None:
+        err.print("[yellow]note:[/yellow] whoever can reach this machine can ask: there is no token.", highlight=False)
     if model is None:
         err.print("fitting the embedded sample, since no model is given", highlight=False)
 

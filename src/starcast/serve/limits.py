@@ -1,6 +1,7 @@
 """What the service refuses, and how it says so."""
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -35,8 +36,8 @@ class Limits:
 
     def __post_init__(self) -> None:
         for name, value in dataclasses.asdict(self).items():
-            if not value > 0:
-                raise ParameterError(f"the limit {name} must be more than 0, got {value!r}.")
+            if not 0 < value < math.inf:
+                raise ParameterError(f"the limit {name} must be more than 0 and finite, got {value!r}.")
 
     def public(self) -> dict[str, int]:
         """Return those that a client should know."""

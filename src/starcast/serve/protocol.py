@@ -126,7 +126,9 @@ class HurriedProtocol(HttpToolsProtocol):
 
     def _give_up(self) -> None:
         self._due = None
-        self._send_away(408, "too_slow", f"a request must arrive within {self.seconds:g} seconds.")
+        if self.cycle is None and not self._head:
+            return self._close()  # browsers open connections in advance, and may never ask
+        return self._send_away(408, "too_slow", f"a request must arrive within {self.seconds:g} seconds.")
 
     def _send_away(self, status: int, code: str, message: str) -> None:
         if self.transport.is_closing():

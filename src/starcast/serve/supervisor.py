@@ -100,10 +100,10 @@ class Supervisor:
         makers = [self._maker[1]] if self._maker else []
         for happened in wait([waker, *lines, *sentinels, *makers], self._patience()):
             if happened is waker:
-                waker.recv(4096)
+                _drain(waker)
             elif self._maker and happened is self._maker[1]:
                 self._take(*self._maker)
-            elif happened in lines:
+            elif happened in lines and lines[happened].line is happened:  # not of a worker that was buried just now
                 self._hear(lines[happened])
             elif happened in sentinels:
                 self._bury(sentinels[happened])
@@ -227,6 +227,7 @@ class Supervisor:
         alive = [post.process for post in self.posts if post.process is not None]
         while alive and self._stops == before and time.monotonic() < until:
             wait([waker, *(process.sentinel for process in alive)], max(0.0, until - time.monotonic()))
+            _drain(waker)
             alive = [process for process in alive if process.is_alive()]
         for process in alive:
             process.kill()
@@ -259,6 +260,11 @@ class Supervisor:
             wakee.close()
 
 
+def _drain(waker: socket.socket) -> None:
+    with contextlib.suppress(BlockingIOError):
+        waker.recv(4096)
+
+
 def _make_edition(source: Source, folder: Path, line: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
@@ -276,9 +282,8 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         if not 0 <= port < 1 << 16:
             raise OverflowError("a port is a number from 0 to 65535")
-        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[
-            0
-        ]
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, _, _, address = found[0]
         listener = socket.socket(family, kind)
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
