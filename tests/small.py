@@ -18,7 +18,10 @@ SIZES = {
     "mlp": {"n_factors": 4, "n_hidden": 16, "n_iters": 15, "batch_size": 200},
     "mwgp": {"n_factors": 2, "n_inducing": 16, "n_iters": 10, "batch_size": 300},
 }
-VARIANTS = {"resbemf, gradient": {"update": "gradient"}}  # other ways to learn, which owe what their models do
+VARIANTS = {
+    "resbemf, gradient": {"update": "gradient"},
+    "ordinalmf, gradient": {"update": "gradient", "n_draws": 0},
+}  # other ways to learn, which owe what their models do
 
 
 def kind(name):

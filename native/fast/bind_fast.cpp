@@ -232,11 +232,13 @@ void unpack_rows(Rows rows, Array<float, 3> planes) {
 
 }  // namespace
 
+void bind_ascent(nb::module_& m);
 void bind_ordinal(nb::module_& m);
 void bind_top(nb::module_& m);
 
 void bind_fast(nb::module_& m) {
   kernels();
+  bind_ascent(m);
   bind_ordinal(m);
   bind_top(m);
   m.def("isa", [] { return std::string(kernels().isa); }, "The instruction set of the kernels in use.");

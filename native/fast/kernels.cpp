@@ -3,6 +3,8 @@
 // everybody.
 #include "beta.hpp"
 #include "ordinal.hpp"
+#include "ordinal_glide.hpp"
+#include "ordinal_gradient.hpp"
 #include "ordinal_pairs.hpp"
 #include "packed_stream.hpp"
 #include "point.hpp"
@@ -104,6 +106,18 @@ void ordinal_rows(const OrdinalPass& pass, int64_t first, int64_t last, float* s
 
 void ordinal_proba(const OrdinalQuestion& ask, int64_t first, int64_t last) { ordinal_pairs(ask, first, last); }
 
+int64_t ordinal_slopes_scratch(const OrdinalSlopes& slopes) { return slopes_scratch(slopes); }
+
+void ordinal_slopes(const OrdinalSlopes& slopes, int64_t first, int64_t last, float* scratch) {
+  slopes_of(slopes, first, last, scratch);
+}
+
+void ordinal_glide(const OrdinalGlide& glide, int64_t first, int64_t last) { glide_rows(glide, first, last); }
+
+void ordinal_sums(const OrdinalGlide& glide, int64_t first, int64_t last, double* sums) {
+  sum_rows(glide, first, last, sums);
+}
+
 #define STARCAST_TEXT_(x) #x
 #define STARCAST_TEXT(x) STARCAST_TEXT_(x)
 extern const Kernels table;
@@ -121,6 +135,10 @@ const Kernels table = {STARCAST_TEXT(STARCAST_ISA_NS),
                        tile_of_scores,
                        tile_of_draws,
                        tile_of_values,
-                       sieve};
+                       sieve,
+                       ordinal_slopes_scratch,
+                       ordinal_slopes,
+                       ordinal_glide,
+                       ordinal_sums};
 
 }  // namespace starcast::STARCAST_ISA_NS

@@ -130,6 +130,38 @@ struct OrdinalPass {
   int64_t* accepted = nullptr;  // draws accepted
 };
 
+// The gradient of the log-likelihood of rows of the ordinal model while those of the other side stand still. Only the
+// first two basis functions have factors, and those in whole fours; rows may be read a few floats past their end.
+struct OrdinalSlopes {
+  const int64_t* indptr = nullptr;
+  const int32_t* other = nullptr;
+  const int8_t* score = nullptr;
+  const float *rows = nullptr, *others = nullptr;
+  int stride = 0, n_scores = 0, n_basis = 0;
+  const int* ranks = nullptr;
+  const float* base = nullptr;
+  const float* basis = nullptr;
+  float* slopes = nullptr;    // [row][stride]
+  double* loglik = nullptr;   // what it adds up to, added to what there is; null: nobody asks
+  double* squares = nullptr;  // [n_basis] likewise, of the pulls along the basis functions
+};
+
+// A step of rows along their slopes, drawn towards what their prior expects, by a heavy ball.
+struct OrdinalGlide {
+  const int64_t* indptr = nullptr;
+  int stride = 0, n_features = 0;
+  float *rows = nullptr, *velocity = nullptr;  // [row][stride]
+  const float* slopes = nullptr;               // [row][stride]
+  const float* features = nullptr;             // [row][n_features]
+  const float* weights = nullptr;              // [n_features][stride]
+  const float* precision = nullptr;            // [stride][stride]
+  const float* bend = nullptr;                 // [stride] curvature that a rating adds
+  const float* doubt = nullptr;                // [stride] the part of it that is due to how little is known of the others
+  float length = 1, memory = 0;
+  double* price = nullptr;    // of the rows before the step, under the prior and for the doubt
+  double* moments = nullptr;  // [3][stride] after it: n x^2, n / h and 1 / h, added up over rows
+};
+
 struct OrdinalQuestion {  // probabilities of pairs, averaged over draws
   const int32_t *user = nullptr, *item = nullptr;
   const float *P = nullptr, *Q = nullptr;  // [row][n_columns][n_draws]
@@ -171,9 +203,14 @@ struct Kernels {
   uint32_t (*tile_of_values)(const float* row, const float* Q, int n_columns, bool biased, float mean, int64_t tile,
                              float least);
   uint32_t (*sieve)(const Sieve&, const float* probs);
+  int64_t (*ordinal_slopes_scratch)(const OrdinalSlopes&);  // floats per thread, beginning with a cache line
+  void (*ordinal_slopes)(const OrdinalSlopes&, int64_t begin, int64_t end, float* scratch);
+  void (*ordinal_glide)(const OrdinalGlide&, int64_t begin, int64_t end);
+  void (*ordinal_sums)(const OrdinalGlide&, int64_t begin, int64_t end, double* sums);
 };
 
 constexpr int max_scores = 64;
+constexpr int max_columns = 1024;  // of the ordinal model in gradient rounds
 
 const Kernels& kernels();  // the set chosen for this machine (dispatch.cpp)
 

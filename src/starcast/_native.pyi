@@ -138,6 +138,38 @@ class fast:  # noqa: N801
         n_threads: int = ...,
         callback: OnRound = ...,
     ) -> list[float]: ...
+    class OrdinalAscent:
+        def __init__(
+            self,
+            users: tuple[I64, I32, I8],
+            items: tuple[I64, I32, I8],
+            P: F32,
+            Q: F32,
+            user_features: F32,
+            item_features: F32,
+            base: F32,
+            basis: F32,
+            ranks: I32,
+            n_threads: int,
+        ) -> None: ...
+        def slopes(self, which: int, out: F32, squares: F64) -> float: ...
+        def move(
+            self,
+            which: int,
+            weights: F32,
+            precision: F32,
+            bend: F32,
+            doubt: F32,
+            length: float,
+            memory: float,
+            is_asked: bool,
+            squares: F64,
+            moments: F64,
+        ) -> tuple[float, float]: ...
+        def sums(self, which: int, out: F64) -> None: ...
+        def keep(self) -> None: ...
+        def go_back(self) -> None: ...
+        def rows(self, which: int, out: F32) -> None: ...
     @staticmethod
     def move_rows(
         side: tuple[I64, I32, I8],

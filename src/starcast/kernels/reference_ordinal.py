@@ -63,3 +63,48 @@ def ordinal_draw(theta: Floats, noise: Floats, *row: Any) -> Any:
     trial = theta + np.linalg.solve(bend, slope) + np.linalg.solve(np.linalg.cholesky(bend).T, noise)
     (there, now), (back, then) = density(trial, theta), density(theta, trial)
     return trial, then + back - now - there
+
+
+def ordinal_slope(theta: Floats, others: Any, scores: Any, base: Floats, basis: Floats, ranks: Any) -> Any:
+    """Log-likelihood of a row's ratings, its gradient, and for each basis function the squares of its residuals."""
+    J = len(ranks)
+    of = [j for j in range(J) for _ in range(ranks[j])] + list(range(J))  # the function of each column
+    value, slope, squares = 0.0, np.zeros(len(theta)), np.zeros(J)
+    for other, r in zip(others, scores, strict=True):
+        z = ordinal_logits(theta, other, base, basis, ranks)
+        p = softmax(z)
+        value += z[r] - z.max() - math.log(np.exp(z - z.max()).sum())
+        residual = [basis[j][r] - sum(p[s] * basis[j][s] for s in range(len(base))) for j in range(J)]
+        for c in range(len(theta)):
+            slope[c] += residual[of[c]] * (other[c] if c < sum(ranks) else 1.0)
+        squares += np.square(residual)
+    return value, slope, squares
+
+
+def ordinal_bend(variance: Floats, square: Floats, spread: Floats, ranks: Any) -> Any:
+    """The curvature that a rating adds to each column of a row, and the part of it that is doubt about the others.
+
+    `square` and `spread`: of each column, the mean of x² and of 1 / h over the others, each as often as it is rated.
+    `variance`: of each basis function, the mean square of its residuals, at most its variance under the frequencies of
+    the scores.
+    """
+    bend, doubt, c = [], [], 0
+    for j, rank in enumerate(ranks):
+        for _ in range(rank):
+            bend.append(variance[j] * (square[c] + spread[c]))
+            doubt.append(variance[j] * spread[c])
+            c += 1
+    return np.array([*bend, *variance]), np.array([*doubt, *np.zeros(len(ranks))])
+
+
+def ordinal_glide(
+    theta: Floats, velocity: Floats, slope: Floats, n: int, mean: Floats, precision: Floats, bend: Floats,
+    doubt: Floats, length: float, memory: float,
+) -> Any:  # fmt: skip
+    """Where a step ends, its velocity, 1 / h, and the price of where it began; *n*: the ratings of the row."""
+    away = theta - mean
+    pull = precision @ away
+    price = 0.5 * away @ pull + 0.5 * sum(n * doubt * theta**2)
+    h = np.diag(precision) + n * bend
+    velocity = memory * velocity + (slope - pull - n * doubt * theta) / (length * h)
+    return theta + velocity, velocity, 1 / h, price

@@ -63,23 +63,23 @@ class Chain:
     """Rows and priors of users (0) and items (1)."""
 
     def __init__(self, ratings: Ratings, ties: Ties, n_company: int, seed: int | None, n_threads: int) -> None:
-        self._ties, self._n_threads = ties, n_threads
+        self.ties, self.n_threads = ties, n_threads
         self._rng = np.random.default_rng(seed)
-        self._sides = make_sides(ratings)
-        self.company = find_company(*self._sides, n_company, n_threads)
-        self._priors: list[Hierarchy] = []
-        self._rows: list[Rows] = []
+        self.sides = make_sides(ratings)
+        self.company = find_company(*self.sides, n_company, n_threads)
+        self.priors: list[Hierarchy] = []
+        self.rows: list[Rows] = []
         n_factors = int(ties.ranks.sum())
-        for side, loadings in zip(self._sides, (self.company.items, self.company.users), strict=True):
-            self._priors.append(Hierarchy(describe(side, loadings), ties.n_columns, len(ties.ranks)))
+        for side, loadings in zip(self.sides, (self.company.items, self.company.users), strict=True):
+            self.priors.append(Hierarchy(describe(side, loadings), ties.n_columns, len(ties.ranks)))
             start = self._rng.normal(0, 0.3 / np.sqrt(max(n_factors, 1)), (len(side.start) - 1, n_factors))
-            self._rows.append(padded(start, ties.stride))
+            self.rows.append(padded(start, ties.stride))
 
     def climb(self) -> float:
         """Take a step of Newton's with every row, learn the priors, and return the items' log-posterior."""
         objective = 0.0
-        for which, prior in enumerate(self._priors):
-            spread = np.empty((self._ties.n_columns, self._ties.n_columns))
+        for which, prior in enumerate(self.priors):
+            spread = np.empty((self.ties.n_columns, self.ties.n_columns))
             objective = self._move(which, n_steps=1, spread=spread)
             prior.learn(self._numbers(which), spread)
         return objective
@@ -87,7 +87,7 @@ class Chain:
     def wander(self) -> float:
         """Draw the priors and every row, and return the items' log-posterior."""
         objective = 0.0
-        for which, (prior, rows) in enumerate(zip(self._priors, self._rows, strict=True)):
+        for which, (prior, rows) in enumerate(zip(self.priors, self.rows, strict=True)):
             prior.draw(self._numbers(which), self._rng)
             noise = self._rng.standard_normal(rows.shape, np.float32)
             luck = np.log(1 - self._rng.random(len(rows))).astype(np.float32)
@@ -97,19 +97,19 @@ class Chain:
     def state(self) -> State:
         """Return a copy of rows, weights and precision of both sides."""
         return [
-            (np.array(rows[:, : self._ties.n_columns]), prior.weights.astype("f4"), prior.precision.astype("f4"))
-            for rows, prior in zip(self._rows, self._priors, strict=True)
+            (np.array(rows[:, : self.ties.n_columns]), prior.weights.astype("f4"), prior.precision.astype("f4"))
+            for rows, prior in zip(self.rows, self.priors, strict=True)
         ]
 
     def _numbers(self, which: int) -> Floats:
-        return self._rows[which][:, : self._ties.n_columns].astype(np.float64)
+        return self.rows[which][:, : self.ties.n_columns].astype(np.float64)
 
     def _move(self, which: int, n_steps: int, **how: Any) -> float:
-        ties, prior = self._ties, self._priors[which]
+        ties, prior = self.ties, self.priors[which]
         objective, _ = fast.move_rows(
-            self._sides[which], self._rows[which], self._rows[1 - which], *ties,
+            self.sides[which], self.rows[which], self.rows[1 - which], *ties,
             prior.means(ties.stride), padded(prior.precision, ties.stride), n_steps,
-            how.get("noise"), how.get("luck"), how.get("spread"), self._n_threads,
+            how.get("noise"), how.get("luck"), how.get("spread"), self.n_threads,
         )  # fmt: skip
         return float(objective)
 

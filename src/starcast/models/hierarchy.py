@@ -35,14 +35,18 @@ class Hierarchy:
 
     def learn(self, rows: npt.NDArray[Any], spread: Floats) -> None:
         """Move to the likeliest prior of rows that have `spread` as the sum of their covariances."""
-        weights, scatter, _ = self._posterior(rows)
-        n = len(rows) + self._firm
+        self.learn_from(cross(self.features, rows), cross(rows, rows), spread)
+
+    def learn_from(self, by_features: Floats, by_numbers: Floats, spread: Floats) -> None:
+        """The same from sums over rows *x* with features *f*: of f x' and of x x'."""
+        weights, scatter, _ = self._posterior(by_features, by_numbers)
+        n = len(self.features) + self._firm
         self.weights, self.precision = weights, np.linalg.inv((scatter + spread) / n)
         self._strength = self._n_penalized / max(self._roughness(), 1e-9)
 
     def draw(self, rows: npt.NDArray[Any], rng: np.random.Generator) -> None:
         """Draw the prior from its posterior given the rows."""
-        weights, scatter, factor = self._posterior(rows)
+        weights, scatter, factor = self._posterior(cross(self.features, rows), cross(rows, rows))
         root = np.linalg.cholesky(np.linalg.inv(scatter)) @ _bartlett(len(rows) + self._firm, len(scatter), rng)
         self.precision = root @ root.T
         noise = np.linalg.solve(factor.T, rng.normal(size=weights.shape))
@@ -61,14 +65,14 @@ class Hierarchy:
         """Return the squared size of the weights but for the intercept, in standard deviations of the rows."""
         return float(((self.weights[1:] @ self.precision) * self.weights[1:]).sum())
 
-    def _posterior(self, rows: npt.NDArray[Any]) -> tuple[Floats, Floats, Floats]:
+    def _posterior(self, by_features: Floats, by_numbers: Floats) -> tuple[Floats, Floats, Floats]:
         """Return the mean of the weights, the scatter of the rows around it, a root of the weights' precision."""
         ridge = np.full(len(self.weights), self._strength)
         ridge[0] = LOOSE
         precision = self._gram + np.diag(ridge)
-        weights = np.asarray(np.linalg.solve(precision, cross(self.features, rows)), np.float64)
-        away = rows - times(self.features, weights)
-        scatter = cross(away, away) + (weights.T * ridge) @ weights
+        weights = np.asarray(np.linalg.solve(precision, by_features), np.float64)
+        # What the weights explain and what they cost: two of three such products cancel.
+        scatter = by_numbers - 0.5 * (by_features.T @ weights + weights.T @ by_features)
         scatter += FIRMNESS * self._firm * np.eye(len(scatter))
         return weights, np.asarray(scatter), np.asarray(np.linalg.cholesky(precision), np.float64)
 

@@ -6,8 +6,9 @@ import numpy as np
 import numpy.typing as npt
 
 from starcast import _native
-from starcast.errors import ParameterError
+from starcast.errors import ParameterError, choose
 from starcast.kernels import Side, aligned, fast, resolve_threads
+from starcast.models.ascent import Ascent
 from starcast.models.base import Model
 from starcast.models.chain import LANES, MOST_SCORES, Chain, State, Ties, fresh_rows, tie_scores
 from starcast.models.factorization import check_flag, check_positive, check_whole
@@ -19,6 +20,7 @@ from starcast.ratings import Ratings
 Floats = npt.NDArray[np.floating[Any]]
 
 OF = {"users": "user", "items": "item"}
+CLIMBS = {"exact": 6, "gradient": 40}  # rounds
 VISITS = 20_000_000  # of ratings, by a user and by an item, that draws to be kept are thinned out over
 MANY_PAIRS = 4096  # that are worth an order of their own
 NEAR = 64  # items whose draws fit into a core's own cache
@@ -36,10 +38,10 @@ class OrdinalMF(Model):
     of them, and factors for the first two. All numbers of a row have a common normal prior, whose mean depends on which
     items a user rated (and which users an item was rated by), and whose covariance is learnt: nothing is to be tuned.
 
-    The fit climbs by Newton's steps, row by row, while the prior is learnt (``n_iters`` rounds). Then every round draws
-    each row from its posterior given all others, by a step of Newton's with noise that is accepted or refused
-    (Metropolis and Hastings), and the priors from theirs; the probabilities of the draws are averaged. No step has a
-    learning rate, and nothing can diverge.
+    The fit climbs by Newton's steps, row by row, while the prior is learnt (``n_iters`` rounds); with
+    ``update="gradient"`` by many quick steps along the gradient. Then every round draws each row from its posterior
+    given all others, by a step of Newton's with noise that is accepted or refused (Metropolis and Hastings), and the
+    priors from theirs; the probabilities of the draws are averaged. No step has a learning rate, nothing can diverge.
 
     Parameters
     ----------
@@ -49,8 +51,8 @@ class OrdinalMF(Model):
         Length of those along the parabola.
     n_company : int, default=16
         Features of who rated what, on which the prior's mean depends; 0 for none.
-    n_iters : int, default=6
-        Rounds of climbing.
+    n_iters : int or None, default=None
+        Rounds of climbing. None takes 6, or 40 with ``update="gradient"``, which cost less.
     burn_in : int, default=60
         Rounds of drawing before the first draw that is kept.
     n_draws : int, default=64
@@ -63,6 +65,9 @@ class OrdinalMF(Model):
         mode, which the paper predicts, errs by less: the score with the largest
         :math:`\log p_s - c\,(z_s - \bar z)^2`, on a scale *z* from -1 to 1, shares with those that are likelier.
         0 leaves ties alone.
+    update : {"exact", "gradient"}
+        How rows climb. With ``n_draws=0`` the gradient is both faster and better: it keeps count of how little is known
+        of each number. With draws, which begin where the climb ends, it makes no difference that lasts.
     random_state : int or None
     n_jobs : int or None
         Threads; None is one a core. The result does not depend on it.
@@ -78,7 +83,7 @@ class OrdinalMF(Model):
     user_company_, item_company_ : ndarray of shape (users or items, company)
         What a rating of an item adds to the features of its user, and the other way round.
     history_ : ndarray
-        Log-posterior of the items' rows after each round.
+        Log-posterior of the items' rows after each round; of all rows before it while they follow the gradient.
     n_iter_ : int
         Rounds in all.
     n_factors_ : int
@@ -133,11 +138,12 @@ class OrdinalMF(Model):
         n_factors: int = 16,
         n_spread_factors: int = 4,
         n_company: int = 16,
-        n_iters: int = 6,
+        n_iters: int | None = None,
         burn_in: int = 60,
         n_draws: int = 64,
         thin: int | None = None,
         centering: float = 0.8,
+        update: str = "exact",
         random_state: int | None = None,
         n_jobs: int | None = None,
         verbose: bool = False,
@@ -150,6 +156,7 @@ class OrdinalMF(Model):
         self.n_draws = n_draws
         self.thin = thin
         self.centering = centering
+        self.update = update
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
@@ -159,9 +166,10 @@ class OrdinalMF(Model):
             ("n_factors", 0), ("n_spread_factors", 0), ("n_company", 0), ("n_iters", 1), ("burn_in", 0),
             ("n_draws", 0), ("thin", 1),
         ):  # fmt: skip
-            if name != "thin" or self.thin is not None:
+            if name not in ("thin", "n_iters") or getattr(self, name) is not None:
                 check_whole(name, getattr(self, name), least)
         check_positive("centering", self.centering, zero=True)
+        choose("update", self.update, ["exact", "gradient"])
         if self.random_state is not None:
             check_whole("random_state", self.random_state, 0)
         check_flag("verbose", self.verbose)
@@ -184,13 +192,17 @@ class OrdinalMF(Model):
     def _climb_and_draw(self, chain: Chain) -> list[State]:
         """Return the state of the chain at every draw that is kept, or at the summit if there are to be none."""
         thin = self.thin or min(max(VISITS // (self.n_draws * len(self.seen_items_) or 1), 2), 8)
-        total = self.n_iters + (self.burn_in + self.n_draws * thin if self.n_draws else 0)
+        n_climbs = self.n_iters or CLIMBS[self.update]
+        total = n_climbs + (self.burn_in + self.n_draws * thin if self.n_draws else 0)
+        ascent = Ascent(chain) if self.update == "gradient" else None
         history: list[float] = []
         kept: list[State] = []
         with progress_bar("fitting OrdinalMF", self.verbose) as advance:
             for done in range(1, total + 1):
-                history.append(chain.climb() if done <= self.n_iters else chain.wander())
-                drawn = done - self.n_iters - self.burn_in
+                history.append((ascent or chain).climb() if done <= n_climbs else chain.wander())
+                if ascent and done == n_climbs:
+                    ascent.land()
+                drawn = done - n_climbs - self.burn_in
                 if (drawn > 0 and drawn % thin == 0) or (done == total and not kept):
                     kept.append(chain.state())
                 advance(done, total)

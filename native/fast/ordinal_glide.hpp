@@ -1,0 +1,90 @@
+// The step of the ordinal model's gradient rounds: a heavy ball, drawn towards what the prior expects of each row.
+#pragma once
+
+#include "kernels.hpp"
+#include "triangles.hpp"
+
+namespace starcast::STARCAST_ISA_NS {
+
+// Z: sixteens in a row; 0: any number.
+template <int Z>
+void glide_by_width(const OrdinalGlide& p, int64_t first, int64_t last) {
+  constexpr int most = Z ? Z : (max_columns + 15) / 16;
+  const int n = Z ? Z : p.stride / 16;
+  Sixteen squares[most], known[most], spread[most];
+  alignas(64) float away[16 * most], diagonal[16 * most];
+  for (int z = 0; z < n; ++z) squares[z] = known[z] = spread[z] = Sixteen::all(0.0f);
+  for (int d = 0; d < p.stride; ++d) diagonal[d] = p.precision[d * p.stride + d];
+  double price = 0;
+  for (int64_t row = first; row < last; ++row) {
+    float *x = p.rows + row * p.stride, *v = p.velocity + row * p.stride;
+    const float *slope = p.slopes + row * p.stride, *f = p.features + row * p.n_features;
+    const float count = static_cast<float>(p.indptr[row + 1] - p.indptr[row]);
+    Sixteen cost = Sixteen::all(0.0f), pull[most];
+    for (int z = 0; z < n; ++z) {
+      Sixteen mean = Sixteen::all(0.0f);
+      for (int k = 0; k < p.n_features; ++k)
+        mean = fma(Sixteen::load(p.weights + k * p.stride + 16 * z), Sixteen::all(f[k]), mean);
+      (Sixteen::load(x + 16 * z) - mean).store(away + 16 * z);
+      pull[z] = Sixteen::all(0.0f);
+    }
+    for (int d = 0; d < p.stride; ++d)
+      for (int z = 0; z < n; ++z)
+        pull[z] = fma(Sixteen::load(p.precision + d * p.stride + 16 * z), Sixteen::all(away[d]), pull[z]);
+    for (int z = 0; z < n; ++z) {
+      const Sixteen old = Sixteen::load(x + 16 * z), doubt = Sixteen::load(p.doubt + 16 * z) * count * old;
+      cost = fma(Sixteen::load(away + 16 * z), pull[z], fma(doubt, old, cost));
+      const Sixteen h = fma(Sixteen::load(p.bend + 16 * z), Sixteen::all(count), Sixteen::load(diagonal + 16 * z));
+      const Sixteen sure = Sixteen::all(1.0f) / h;
+      const Sixteen step = (Sixteen::load(slope + 16 * z) - pull[z] - doubt) * sure * (1.0f / p.length);
+      const Sixteen moved = fma(Sixteen::load(v + 16 * z), Sixteen::all(p.memory), step), now = old + moved;
+      moved.store(v + 16 * z);
+      now.store(x + 16 * z);
+      squares[z] = fma(now * count, now, squares[z]);
+      known[z] = fma(sure, Sixteen::all(count), known[z]);
+      spread[z] = spread[z] + sure;
+    }
+    price += 0.5 * static_cast<double>(sum(cost));
+  }
+  *p.price += price;
+  for (int z = 0; z < n; ++z) {
+    const Sixteen* const all[] = {squares, known, spread};
+    for (int m = 0; m < 3; ++m) {
+      alignas(64) float lanes[16];
+      all[m][z].store(lanes);
+      for (int c = 0; c < 16; ++c) p.moments[m * p.stride + 16 * z + c] += static_cast<double>(lanes[c]);
+    }
+  }
+}
+
+inline void glide_rows(const OrdinalGlide& p, int64_t first, int64_t last) {
+  if (p.stride == 16) glide_by_width<1>(p, first, last);
+  else if (p.stride == 32) glide_by_width<2>(p, first, last);
+  else glide_by_width<0>(p, first, last);
+}
+
+// Products of the features and numbers of rows with their numbers, [n_features + stride][stride], added up over rows.
+inline void sum_rows(const OrdinalGlide& p, int64_t first, int64_t last, double* sums) {
+  constexpr int tall = 6;
+  for (int a = 0; a < p.n_features + p.stride; a += tall)
+    for (int d = 0; d < p.stride; d += 16) {
+      const int n = p.n_features + p.stride - a < tall ? p.n_features + p.stride - a : tall;
+      Sixteen products[tall];
+      for (int k = 0; k < tall; ++k) products[k] = Sixteen::all(0.0f);
+      for (int64_t row = first; row < last; ++row) {
+        const float *f = p.features + row * p.n_features, *x = p.rows + row * p.stride;
+        const Sixteen y = Sixteen::load(x + d);
+        for (int k = 0; k < tall; ++k) {
+          const int at = k < n ? a + k : a;
+          products[k] = fma(y, Sixteen::all(at < p.n_features ? f[at] : x[at - p.n_features]), products[k]);
+        }
+      }
+      for (int k = 0; k < n; ++k) {
+        alignas(64) float lanes[16];
+        products[k].store(lanes);
+        for (int c = 0; c < 16; ++c) sums[(a + k) * p.stride + d + c] += static_cast<double>(lanes[c]);
+      }
+    }
+}
+
+}  // namespace starcast::STARCAST_ISA_NS
