@@ -1,9 +1,12 @@
 """What `import starcast` costs: nothing heavy comes along that a fit does not need."""
 
+import importlib.util
 import subprocess
 import sys
 
 import pytest
+
+import starcast as sc
 
 HEAVY = ("polars", "narwhals", "rich", "typer", "urllib.request", "http.client", "multiprocessing", "importlib.metadata", "matplotlib", "torch", "optuna", "pandas", "scipy")  # fmt: skip
 
@@ -25,3 +28,13 @@ def test_a_frame_brings_what_it_needs():
     code = FIT.replace("predict_proba([1, 2], [3, 2])", "recommend()") + "import sys\nprint('polars' in sys.modules, 'narwhals' in sys.modules)"  # fmt: skip
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "True False\n"
+
+
+@pytest.mark.parametrize(("module", "library"), [("torch", "PyTorch"), ("triton", "Triton")])
+def test_what_a_gpu_needs_is_named_with_the_command_that_installs_it(monkeypatch, module, library):
+    for name in [name for name in sys.modules if name.startswith("starcast.kernels.gpu")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == module else name)
+    model, told = sc.ResBeMF(update="gradient", device="cuda"), rf"the GPU needs {library}\. Install it with: pip install 'starcast\[torch\]'"  # fmt: skip
+    with pytest.raises(sc.MissingExtraError, match=told):
+        model.fit(sc.make_ratings(5, 5, random_state=0)[0])

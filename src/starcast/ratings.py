@@ -221,7 +221,7 @@ class Ratings:
         for names in (self.users, self.items):
             digest.update(json.dumps(names.tolist()).encode())
         for array in (self.scores, self.user, self.item, self.score):
-            digest.update(np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"), copy=False)))
+            digest.update(np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"), copy=False)).data)
         return digest.hexdigest()
 
     def without_duplicates(self, rule: str) -> "Ratings":

@@ -1,24 +1,20 @@
 """Where the tensors live: a CUDA device, or the CPU if Triton interprets its kernels."""
 
-import importlib.util
 import os
 from typing import Any, NamedTuple
 
 import numpy.typing as npt
 import torch
+from torch import Tensor as Tensor  # for the other files here, too
 
-from starcast.errors import MissingExtraError, ParameterError
+from starcast.errors import ParameterError
 from starcast.ratings import Ratings
-
-Tensor = torch.Tensor
 
 SEGMENT = 128  # ratings that one program walks through: long enough to pay for its start, short enough to share work
 
 
 def find_device() -> torch.device:
     """Return the CUDA device; the CPU if Triton is told to interpret; an error that says what is missing otherwise."""
-    if importlib.util.find_spec("triton") is None:
-        raise MissingExtraError("the GPU", "Triton", "torch")
     if torch.cuda.is_available():
         return torch.device("cuda")
     if os.environ.get("TRITON_INTERPRET") == "1":

@@ -37,7 +37,7 @@ class Crowd:
     def diverged(self) -> list[bool]:
         """Tell of each model whether a factor is infinite or not a number."""
         finite = [rows.isfinite().flatten(1).all(1) for rows in self.rows]
-        return (~(finite[0] & finite[1])).tolist()
+        return [not whole for whole in (finite[0] & finite[1]).tolist()]
 
     def proba(self, model: int, user: Tensor, item: Tensor) -> Tensor:
         """Return one model's probabilities of pairs, not a number where the published program has none."""
