@@ -164,6 +164,21 @@ def test_lookup_finds_strings_and_marks_unknown_ones(names, others):
     assert found.tolist() == [names.index(query) if query in names else -1 for query in queries]
 
 
+def test_lookup_answers_another_thread_while_its_table_is_made():
+    found = []
+
+    class Names(np.ndarray):
+        def __sub__(self, low):  # in the midst of it
+            if not found:
+                found.append(None)
+                found[0] = lookup.codes([30, 20], "users").tolist()
+            return np.asarray(self) - low
+
+    lookup = Lookup(np.array([30, 10, 20]).view(Names))
+    assert lookup.codes([10], "users").tolist() == [1]
+    assert found == [[0, 2]]
+
+
 def test_lookup_in_no_names_finds_nothing():
     assert Lookup(np.empty(0, np.int64)).codes([1, 2], "users").tolist() == [-1, -1]
 

@@ -247,3 +247,15 @@ def test_lower_instruction_sets_rank_the_same(isa, tmp_path):
         text=True,
     )
     assert ran.returncode == 0, ran.stdout[-2000:]
+
+
+def test_a_list_may_be_asked_for_while_another_thread_makes_the_tiles():
+    class Watched(dict):
+        def __setitem__(self, name, value):  # whatever is seen between two of these, another thread may see
+            super().__setitem__(name, value)
+            model.recommend(None, n=1)
+
+    model = sc.BiasedMF(n_factors=2, n_iters=1, random_state=0).fit(sc.make_ratings(20, 10, random_state=0)[0])
+    model._tiles = Watched()
+    assert len(model.recommend(None, n=1)) == 20
+    assert set(model._tiles) == {"items", "reach"}

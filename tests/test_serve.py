@@ -535,7 +535,7 @@ def test_json_may_be_declared_with_its_letters(service):
     assert answer.status_code == 200
 
 
-@pytest.mark.parametrize("path", ["/nothing", "/api", "/api/", "/api/predict/", "/static/nothing.js", "/static/../app.py", "/static/%2e%2e/app.py", "/docs", "/static/..%2f..%2fapp.py", "//api/model"])  # fmt: skip
+@pytest.mark.parametrize("path", ["/nothing", "/api", "/api/", "/api/predict/", "/static/nothing.js", "/static/../app.py", "/static/%2e%2e/app.py", "/docs", "/static/..%2f..%2fapp.py", "//api/model", "/api/model%0a", "/healthz%0A"])  # fmt: skip
 def test_what_is_not_there_is_not_found(service, path):
     refused(service.ask("GET", path), 404, "not_found", "/openapi.json")
 
@@ -741,6 +741,7 @@ def test_a_token_is_asked_for_where_there_are_data():
         answer = service.get(path)
         refused(answer, 401, "no_token", "Authorization: Bearer", "got none")
         assert answer.headers["www-authenticate"] == "Bearer"
+    refused(service.get("/metrics%0A"), 404, "not_found")
     wrong = {"authorization": "Bearer 0123456789abcdeF"}
     refused(service.ask("GET", "/api/model", headers=wrong), 401, "no_token", "got another")
     right = {"authorization": "Bearer 0123456789abcdef"}

@@ -184,8 +184,9 @@ class Lookup:
     def _index_integers(self) -> None:
         low, high = int(self.names.min()), int(self.names.max())
         if high - low < SPARSEST * len(self.names) + 1024 and high < np.iinfo(np.int64).max:
-            self._low, self._table = low, np.full(high - low + 2, -1, np.int32)
-            self._table[self.names - low] = np.arange(len(self.names), dtype=np.int32)
+            table = np.full(high - low + 2, -1, np.int32)
+            table[self.names - low] = np.arange(len(self.names), dtype=np.int32)
+            self._low, self._table = low, table  # once it is whole: other threads may be asking
         else:
             order = np.argsort(self.names, kind="stable")
             self._sorted = self.names[order], order

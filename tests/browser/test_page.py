@@ -117,6 +117,14 @@ def test_one_film_of_a_series_is_offered(page):
     assert sum(title.startswith("Star Wars") for title in titles) <= 1
 
 
+def test_a_catalogue_of_nothing_but_siblings_is_offered_all_the_same(new_page, cinema):
+    page = new_page()
+    films = [film | {"title": f"Star Wars {film['item']}"} for film in ask(cinema, "api/items?limit=8")["items"]]
+    page.route("**/api/items*", lambda route: route.fulfill(json={"items": films, "total": len(films)}))
+    visit(page, cinema)
+    assert page.locator(".to-rate").count() == 6
+
+
 def test_a_click_tells_why(page, cinema):
     rate_five(page)
     said = ask(cinema, "api/fold-in", {"ratings": own_ratings(page), "n": 3})["recommendations"][1]

@@ -153,9 +153,14 @@ def test_colours_follow_the_system_until_they_are_chosen(new_page, cinema, schem
     assert is_dark() == (scheme != "dark")
 
 
-def test_a_barred_storage_is_no_hindrance(new_page, cinema):
+@pytest.mark.parametrize("barred", [
+    "Storage.prototype.setItem = () => { throw new DOMException('barred') }",
+    "for (const kind of ['localStorage', 'sessionStorage'])"
+    "  Object.defineProperty(window, kind, { get() { throw new DOMException('barred', 'SecurityError') } })",
+])  # fmt: skip
+def test_a_barred_storage_is_no_hindrance(new_page, cinema, barred):
     page = new_page()
-    page.add_init_script("Storage.prototype.setItem = () => { throw new DOMException('barred') }")
+    page.add_init_script(barred)
     visit(page, cinema)
     rate(page, 0, 5)
     page.get_by_role("button", name="Dark colours").click()

@@ -191,7 +191,8 @@ class PointFactorization(Factorization):
     def _rank(self, ask: Ranking) -> Columns:
         if not self._tiles:
             rough = self.item_factors_.astype(np.float32, copy=False)
-            self._tiles["items"], self._tiles["reach"] = fast.make_tiles(rough), np.abs(rough).max(axis=0)
+            # Both at once, for other threads that may be asking.
+            self._tiles.update(items=fast.make_tiles(rough), reach=np.abs(rough).max(axis=0))
         spread = 0.0 if self.distribution == "certain" else self.spread_
         return ask.by_values(
             self.user_factors_, self.item_factors_, self.user_factors_.astype(np.float32, copy=False),

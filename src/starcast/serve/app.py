@@ -1,6 +1,7 @@
 """The application: the doors, and around them what FastAPI does: the page, the description, what is not there."""
 
 import inspect
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -42,8 +43,11 @@ def make_app(desk: Desk, tally: Tally) -> App:
         doors.setdefault(door.path, {})[door.method] = door
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        here = doors.get(scope["path"]) if scope["type"] == "http" else None
-        if here is None:
+        path = scope["path"] if scope["type"] == "http" else ""
+        here = doors.get(path)
+        if path.endswith("\n"):  # the pattern of a route would overlook that, so the guard's paths would not be its own
+            await send_refusal(_not_found(), send)
+        elif here is None:
             await rest(scope, receive, send)
         elif scope["method"] in here:
             await here[scope["method"]].handle(desk, scope, receive, send)
@@ -151,6 +155,10 @@ def _bad_method(allowed: str) -> RefusalError:
     return RefusalError(405, "bad_method", f"this address takes {allowed} only.", {"allow": allowed})
 
 
+def _not_found(status: int = 404, headers: Mapping[str, str] | None = None) -> RefusalError:
+    return RefusalError(status, "not_found", "there is nothing here. See /openapi.json for what is.", headers)
+
+
 def _refuse(refusal: RefusalError) -> Response:
     return JSONResponse(refusal.body(), refusal.status, refusal.headers)
 
@@ -160,4 +168,4 @@ async def _tell_http_error(_: Request, error: Exception) -> Response:
     headers, status = dict(error.headers or {}), error.status_code
     if status == 405:
         return _refuse(_bad_method(headers.get("Allow", "GET")))
-    return _refuse(RefusalError(status, "not_found", "there is nothing here. See /openapi.json for what is.", headers))
+    return _refuse(_not_found(status, headers))

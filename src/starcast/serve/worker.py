@@ -51,7 +51,8 @@ def work(rules: Rules, slot: int, listener: socket.socket, line: Connection, tal
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the supervisor decides
     start_log()
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a file is what a connection costs
+    with contextlib.suppress(ValueError):  # macOS says that there is no limit, and has one
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a file is what a connection costs
     counts = Tally(tally, slot)
     counts.start()
     worker = Worker(rules, listener, line, counts, tally.parent)
@@ -215,8 +216,8 @@ class Acceptor:
 
     def _take_late(self) -> None:
         if self._is_open:
-            self._take()
             self._resume()
+            self._take()
 
     def _take(self) -> None:
         try:

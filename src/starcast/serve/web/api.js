@@ -30,8 +30,24 @@ export function post(path, body, signal) {
   );
 }
 
-export function keepToken(token) {
-  sessionStorage.setItem(TOKEN, token);
+let token = null;
+
+/** Remember it for this visit: beyond a reload, unless storage is barred. */
+export function keepToken(given) {
+  token = given;
+  try {
+    sessionStorage.setItem(TOKEN, given);
+  } catch {
+    // The variable has it.
+  }
+}
+
+function keptToken() {
+  try {
+    return token ?? sessionStorage.getItem(TOKEN);
+  } catch {
+    return token;
+  }
 }
 
 /** Only the latest of a row of questions counts: asking again drops the one before. */
@@ -48,8 +64,8 @@ export function latest() {
 
 async function ask(path, options, signal) {
   const patience = AbortSignal.timeout(PATIENCE);
-  const token = sessionStorage.getItem(TOKEN);
-  const headers = token ? { ...options.headers, authorization: `Bearer ${token}` } : options.headers;
+  const known = keptToken();
+  const headers = known ? { ...options.headers, authorization: `Bearer ${known}` } : options.headers;
   let response;
   try {
     response = await fetch(path, {

@@ -142,11 +142,15 @@ export class Shelf {
   }
 
   async fillUp() {
+    let rounds = 0; // through the catalogue: in the second, siblings will do, or there might be no end
     try {
       while (this.unrated().length < OFFERED) {
-        if (this.popular.length === 0 && !(await this.#fetchPopular())) break;
+        if (this.popular.length === 0) {
+          if (!(await this.#fetchPopular())) break;
+          if (this.offset === 0) rounds += 1;
+        }
         const film = this.popular.shift();
-        if (film && !this.rows.has(film.item) && !this.passed.has(film.item) && !this.#hasSibling(film))
+        if (film && !this.rows.has(film.item) && !this.passed.has(film.item) && (rounds > 1 || !this.#hasSibling(film)))
           this.#put(film);
       }
     } catch (error) {
