@@ -9,6 +9,8 @@ import starcast as sc
 from starcast.errors import ParameterError
 from starcast.kernels import make_sides, reference_climb, strict
 from starcast.metrics.averages import paper_averages
+from starcast.models.ascent import Ascent
+from starcast.models.chain import Chain, tie_scores
 from starcast.models.ordinal import settle_ties
 from starcast.models.resbemf import curvature_weights, spread_scores
 from starcast.reproduce import experiment
@@ -256,3 +258,45 @@ def test_ties_are_settled_as_on_the_cpu():
     scores = np.arange(1.0, 6)
     mine = lists.settle(on_device(probs.transpose(2, 0, 1)), on_device(scores), 0.8).cpu().numpy().transpose(1, 2, 0)
     assert mine.reshape(-1, 5) == pytest.approx(settle_ties(probs.reshape(-1, 5), scores, 0.8), abs=1e-12)
+
+
+def test_an_ascent_on_the_gpu_moves_as_one_on_the_cpu():
+    ratings = planted()
+    ends = []
+    for where in ("cpu", "cuda"):
+        ascent = Ascent(Chain(ratings, tie_scores(ratings.counts() / len(ratings), 3, 2), 4, 0, 1), where)
+        history = [ascent.climb() for _ in range(5)]  # learns its prior twice
+        ascent._kernel.go_back()
+        history.append(ascent.climb())
+        ascent.land()
+        ends.append((history, ascent._chain.rows))
+    (expected, cpu), (found, gpu) = ends
+    assert found == pytest.approx(expected, rel=1e-5)
+    for mine, theirs in zip(gpu, cpu, strict=True):
+        assert mine == pytest.approx(theirs, abs=1e-4)
+
+
+def test_ordinalmf_on_the_gpu_answers_and_lists_as_on_the_cpu(monkeypatch):
+    monkeypatch.setattr(sc.models.ranking, "has_gpu", lambda: True)
+    ratings = planted()
+    params = {
+        "n_factors": 3,
+        "n_spread_factors": 1,
+        "n_company": 2,
+        "n_iters": 4,
+        "update": "gradient",
+        "random_state": 0,
+    }
+    cpu, gpu = (sc.OrdinalMF(n_draws=0, device=where, **params).fit(ratings) for where in ("cpu", "cuda"))
+    pairs = ratings.users[ratings.user], ratings.items[ratings.item]
+    assert gpu.predict_proba(*pairs).probs == pytest.approx(cpu.predict_proba(*pairs).probs, abs=1e-4)
+    drawn = sc.OrdinalMF(n_draws=3, burn_in=2, thin=1, **params).fit(ratings)
+    expected = drawn.recommend(n=4)
+    found = drawn.set_params(device="cuda").recommend(n=4)
+    assert (found["item"].to_numpy() == expected["item"].to_numpy()).mean() > 0.98  # but for ties within rounding
+    assert found["mean"].to_numpy() == pytest.approx(expected["mean"].to_numpy(), abs=1e-4)
+
+
+def test_newtons_steps_stay_on_the_cpu():
+    with pytest.raises(ParameterError, match='device="cuda" needs update="gradient", got update="exact"'):
+        sc.OrdinalMF(device="cuda").fit(few_ratings())

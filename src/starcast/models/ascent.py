@@ -1,10 +1,12 @@
 """Gradient rounds of an ordinal model: a heavy ball for every row, on a prior that is learnt on the way."""
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
 from starcast.errors import ParameterError
-from starcast.kernels import fast
+from starcast.kernels import fast, wants_gpu
 from starcast.models.chain import LANES, Chain
 from starcast.models.hierarchy import padded
 
@@ -37,7 +39,7 @@ class Ascent:
     ``kernels/reference_ordinal.py`` has a step in plain loops.
     """
 
-    def __init__(self, chain: Chain) -> None:
+    def __init__(self, chain: Chain, device: str = "cpu") -> None:
         self._chain, ties = chain, chain.ties
         ranks = -(-ties.ranks // 4) * 4  # what the kernel can turn
         self._place = _places(ties.ranks, ranks)
@@ -53,7 +55,7 @@ class Ascent:
         self._n = max(float(len(chain.sides[0].other)), 1.0)
         P, Q = (self._spread_out(rows[:, : ties.n_columns]) for rows in chain.rows)
         user_features, item_features = (prior.features.astype(np.float32) for prior in chain.priors)
-        self._kernel = fast.OrdinalAscent(
+        self._kernel = _kernel_of(device)(
             *chain.sides, P, Q, user_features, item_features, ties.base, ties.basis, ranks, chain.n_threads
         )
         self._moments = [np.zeros((3, self._stride)) for _ in chain.rows]  # n x², n / h and 1 / h, added up over rows
@@ -141,6 +143,15 @@ class Ascent:
         wide = np.zeros((len(rows), self._stride), np.float32)
         wide[:, self._place] = rows
         return wide
+
+
+def _kernel_of(device: str) -> Any:
+    """Return what moves the rows on the CPU or on the GPU."""
+    if not wants_gpu(device):
+        return fast.OrdinalAscent
+    from starcast.kernels.gpu.ascent import OrdinalAscent  # an extra
+
+    return OrdinalAscent
 
 
 def _places(ranks: npt.NDArray[np.int32], padded_ranks: npt.NDArray[np.int32]) -> npt.NDArray[np.intp]:

@@ -68,6 +68,9 @@ class OrdinalMF(Model):
     update : {"exact", "gradient"}
         How rows climb. With ``n_draws=0`` the gradient is both faster and better: it keeps count of how little is known
         of each number. With draws, which begin where the climb ends, it makes no difference that lasts.
+    device : {"cpu", "cuda", "auto"}
+        Where rows climb along the gradient, and lists of many users are made: "cuda" needs a GPU and
+        ``pip install 'starcast[torch]'``, "auto" takes one if there is one. Draws are made on the CPU.
     random_state : int or None
     n_jobs : int or None
         Threads; None is one a core. The result does not depend on it.
@@ -144,6 +147,7 @@ class OrdinalMF(Model):
         thin: int | None = None,
         centering: float = 0.8,
         update: str = "exact",
+        device: str = "cpu",
         random_state: int | None = None,
         n_jobs: int | None = None,
         verbose: bool = False,
@@ -157,6 +161,7 @@ class OrdinalMF(Model):
         self.thin = thin
         self.centering = centering
         self.update = update
+        self.device = device
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
@@ -170,6 +175,9 @@ class OrdinalMF(Model):
                 check_whole(name, getattr(self, name), least)
         check_positive("centering", self.centering, zero=True)
         choose("update", self.update, ["exact", "gradient"])
+        choose("device", self.device, ["cpu", "cuda", "auto"])
+        if self.device == "cuda" and self.update == "exact":
+            raise ParameterError('device="cuda" needs update="gradient", got update="exact".')
         if self.random_state is not None:
             check_whole("random_state", self.random_state, 0)
         check_flag("verbose", self.verbose)
@@ -194,7 +202,7 @@ class OrdinalMF(Model):
         thin = self.thin or min(max(VISITS // (self.n_draws * len(self.seen_items_) or 1), 2), 8)
         n_climbs = self.n_iters or CLIMBS[self.update]
         total = n_climbs + (self.burn_in + self.n_draws * thin if self.n_draws else 0)
-        ascent = Ascent(chain) if self.update == "gradient" else None
+        ascent = Ascent(chain, self.device) if self.update == "gradient" else None
         history: list[float] = []
         kept: list[State] = []
         with progress_bar("fitting OrdinalMF", self.verbose) as advance:
@@ -269,6 +277,16 @@ class OrdinalMF(Model):
     def _rank(self, ask: Ranking) -> Columns:
         floor = FLOOR * self.prior_
         return ask.by_draws(self._P, self._Q, *self._ties(), self._draw_weights(), 1 - FLOOR, floor)
+
+    def _table(self, user: Codes, item: Codes) -> Any:
+        from starcast.kernels.gpu.device import find_device, to_device  # an extra
+        from starcast.kernels.gpu.lists import ordinal_table, settle
+
+        ties, device = self._ties(), find_device()
+        rows = self.user_draws_[user], self.item_draws_[item], ties.base, ties.basis
+        tensors = [to_device(part, device) for part in rows]
+        prior, scores = (to_device(part.astype(np.float32), device) for part in (self.prior_, self.scores_))
+        return settle(ordinal_table(*tensors, ties.ranks.tolist(), prior, FLOOR), scores, self.centering)
 
     def _settle_ties(self, probs: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         return settle_ties(probs, self.scores_, self.centering, resolve_threads(self.n_jobs))

@@ -61,14 +61,14 @@ class _Question:
 
         probs = torch.where(probs.isnan() & ~probs[:, :1].isnan(), 0.0, probs)  # as published: see answer_as_published
         reliability, mode = probs.max(1)
-        error = (self._scores[mode] - self._truth).abs() / (self._scores[-1] - self._scores[0])
+        error = (self._scores[mode] - self._truth).abs()
         given = ~reliability.isnan()
         thresholds = torch.tensor(np.arange(n) / (n - 1), device=probs.device)
         reached = torch.searchsorted(thresholds, reliability[given], right=True)
         cell, shape = self.user[given].long() * (n + 1) + reached, (len(self._n_ratings), n + 1)
 
         def at_least(weights: Any) -> Any:
-            """Sum over the ratings of each user that reach each threshold; eighths of a scale add up exactly."""
+            """Sum over the ratings of each user that reach each threshold; halves of a star add up exactly."""
             sums = torch.zeros(shape[0] * shape[1], dtype=torch.float64, device=probs.device)
             return sums.index_add_(0, cell, weights).reshape(shape).flip(1).cumsum(1)[:, :-1].flip(1)
 
@@ -76,7 +76,8 @@ class _Question:
         tested = self._n_ratings > 0
         coverage = (count[tested] / self._n_ratings[tested, None]).mean(0)
         users = (count > 0).sum(0)
-        mae = torch.where(count > 0, errors / count.clamp(min=1), 0.0).sum(0) / users.clamp(min=1)
+        width = self._scores[-1] - self._scores[0]
+        mae = torch.where(count > 0, errors / width / count.clamp(min=1), 0.0).sum(0) / users.clamp(min=1)
         near = torch.where(users > 0, 1 - mae, 1.0 if self.empty == "zero" else 0.0)
         weight = torch.tensor((n - np.arange(n)) / (n * (n + 1) / 2), device=probs.device)
         return {"1-MAE": float(near @ weight), "coverage": float(coverage @ weight)}

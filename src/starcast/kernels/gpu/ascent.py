@@ -7,7 +7,10 @@ import torch
 
 from starcast.kernels import Side
 from starcast.kernels.gpu.device import Tensor, cut, find_device, to_device
+from starcast.kernels.gpu.glide import glide
 from starcast.kernels.gpu.ordinal import slopes, spell, unspell
+
+PIECE = 2048  # rows whose products are added up in single precision, before these are in double
 
 
 class OrdinalAscent:
@@ -26,46 +29,46 @@ class OrdinalAscent:
         self._velocity = [torch.zeros_like(rows) for rows in self._rows]
         self._kept = [rows.clone() for rows in self._rows]
         self._features = [to_device(features, device) for features in (user_features, item_features)]
-        self._base, self._basis = (
-            to_device(base, device),
-            to_device(basis, device).T.contiguous(),
-        )  # (scores, functions)
+        self._base, self._basis = to_device(base, device), to_device(basis, device).T.contiguous()
         self._ranks = int(ranks[0]), int(ranks[1]) if len(ranks) > 1 else 0
         self._n_columns = sum(self._ranks) + len(ranks)
+        self._wide_basis = torch.zeros((self._rows[0].shape[1], len(base)), device=device)
+        self._wide_basis[sum(self._ranks) : self._n_columns] = self._basis.T
+        self._spell()
 
     def slopes(self, which: int, out: Any, squares: Any) -> float:
         """Write the slopes of all rows of a side and the squared residuals by basis function; return the likelihood."""
-        found, loglik, residuals = self._slopes(which, scored=True)
-        out[...] = found.cpu().numpy()
-        squares[...] = residuals.cpu().numpy()
-        return float(loglik)
+        found, told = self._slopes(which, scored=True)
+        wide = torch.zeros_like(self._rows[which])
+        wide[:, : self._n_columns] = unspell(found, self._basis, sum(self._ranks))
+        out[...], squares[...] = wide.cpu().numpy(), told[1:].cpu().numpy()
+        return float(told[0])
 
     def move(
         self, which: int, weights: Any, precision: Any, bend: Any, doubt: Any, length: float, memory: float,
         is_asked: bool, squares: Any, moments: Any,
     ) -> tuple[float, float]:  # fmt: skip
         """Take a step with all rows of a side; return log-likelihood (0 unless asked for) and price before it."""
-        rows, velocity, device = self._rows[which], self._velocity[which], self._base.device
-        weights, precision, bend, doubt = (to_device(part, device) for part in (weights, precision, bend, doubt))
-        slope, loglik, residuals = self._slopes(which, scored=is_asked)
-        count = self._sides[which].counts[:, None]
-        away = rows - self._features[which] @ weights
-        pull = away @ precision
-        doubtful = doubt * count * rows
-        price = 0.5 * (torch.sum(away * pull, dtype=torch.float64) + torch.sum(doubtful * rows, dtype=torch.float64))
-        sure = 1 / (bend * count + precision.diagonal())
-        velocity.mul_(memory).add_((slope - pull - doubtful) * sure, alpha=1 / length)
-        rows += velocity
-        sums = [(count * rows.square()).sum(0), (count * sure).sum(0), sure.sum(0)]
-        found = torch.cat([*(part.double() for part in sums), residuals, loglik[None], price[None]]).cpu().numpy()
+        parts = [np.asarray(part, np.float32) for part in (weights, precision, bend, doubt)]
+        sent = to_device(np.concatenate([part.ravel() for part in parts]), self._base.device)  # in one go
+        prior = torch.split(sent, [part.size for part in parts])
+        slope, told = self._slopes(which, scored=is_asked)
+        sums = glide(
+            self._rows[which], self._velocity[which], self._spelt[which], slope, self._features[which],
+            self._sides[which].counts, prior, self._wide_basis, sum(self._ranks), length, memory,
+        )  # fmt: skip
+        found = torch.cat([sums[:3].reshape(-1), told, sums[3].sum()[None]]).cpu().numpy()
         moments[...] = found[: moments.size].reshape(moments.shape)
-        squares[...] = found[moments.size : -2]
-        return float(found[-2]), float(found[-1])
+        squares[...] = found[moments.size + 1 : -1]
+        return float(found[moments.size]), float(found[-1])
 
     def sums(self, which: int, out: Any) -> None:
         """Write the products of features and numbers of a side's rows with their numbers, added up over rows."""
-        rows = self._rows[which].double()
-        out[...] = (torch.cat([self._features[which].double(), rows], 1).T @ rows).cpu().numpy()
+        both = torch.cat([self._features[which], self._rows[which]], 1)
+        missing = -len(both) % PIECE
+        pieces = torch.nn.functional.pad(both, (0, 0, 0, missing)).view(-1, PIECE, both.shape[1])
+        numbers = pieces[:, :, self._features[which].shape[1] :]
+        out[...] = torch.bmm(pieces.transpose(1, 2), numbers).sum(0, dtype=torch.float64).cpu().numpy()
 
     def keep(self) -> None:
         """Keep the rows where they are, to come back to."""
@@ -77,16 +80,18 @@ class OrdinalAscent:
         for kept, rows, velocity in zip(self._kept, self._rows, self._velocity, strict=True):
             rows.copy_(kept)
             velocity.zero_()
+        self._spell()
 
     def rows(self, which: int, out: Any) -> None:
         """Write the rows of a side."""
         out[...] = self._rows[which].cpu().numpy()
 
-    def _slopes(self, which: int, *, scored: bool) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the slopes of a side's rows, laid out as rows are, the log-likelihood and the squared residuals."""
+    def _slopes(self, which: int, *, scored: bool) -> tuple[Tensor, Tensor]:
+        return slopes(
+            self._sides[which], self._spelt[which], self._spelt[1 - which], self._base, self._basis, self._ranks,
+            scored=scored,
+        )  # fmt: skip
+
+    def _spell(self) -> None:
         n_factors = sum(self._ranks)
-        own, others = (spell(self._rows[k][:, : self._n_columns], self._basis, n_factors) for k in (which, 1 - which))
-        found, told = slopes(self._sides[which], own, others, self._base, self._basis, self._ranks, scored=scored)
-        wide = torch.zeros_like(self._rows[which])
-        wide[:, : self._n_columns] = unspell(found, self._basis, n_factors)
-        return wide, told[0], told[1:]
+        self._spelt = [spell(rows[:, : self._n_columns], self._basis, n_factors) for rows in self._rows]

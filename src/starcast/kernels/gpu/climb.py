@@ -40,7 +40,8 @@ class Climb:
         self._stiffness = STIFFNESS
         self._bias_decay = bias_regularization
         self._items: Tensor | None = None
-        self._n_rated = [float((side.counts > 0).sum()) for side in sides]
+        self._rated = [(side.counts > 0).float()[:, None] for side in sides]
+        self._n_rated = [float(rated.sum(dtype=torch.float64)) for rated in self._rated]
 
     def run(self, n_rounds: int, tolerance: float, on_round: Callable[[int, float], bool]) -> list[float]:
         """Run rounds until one gains little or `on_round` says so; return the objectives met."""
@@ -107,7 +108,7 @@ class Climb:
         if not 0.5 * self._bias_decay * n * (mean**2).sum() > LEAST_GAIN * abs(objective):
             return
         shift = to_device(mean.astype(np.float32), self.base.device)
-        self.rows[which][0, self.sides[which].counts > 0, -self.shape[1] :] -= shift
+        self.rows[which][0, :, -self.shape[1] :] -= self._rated[which] * shift
         self.base += shift
         if which:
             self._items = None  # the sums that were made of these rows hold no more
