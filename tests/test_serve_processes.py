@@ -178,6 +178,27 @@ def test_a_client_that_trickles_is_sent_away_too(running):
         assert answer_of(client)[0] in (408, None)  # None: the answer was lost to what was still being sent
 
 
+def test_requests_far_ahead_of_their_answers_end_the_connection(running):
+    one = b"GET /api/recommend?user=1&n=30 HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    before = sum(worker.memory_info().rss for worker in running.workers())
+    with connected(running) as client:
+        client.settimeout(5)
+        with pytest.raises(OSError):  # noqa: PT011
+            for _ in range(200):
+                client.sendall(one * 1000)
+    assert ask(running)[0] == 200
+    assert sum(worker.memory_info().rss for worker in running.workers()) < before + (100 << 20)
+
+
+def test_idle_connections_make_room(folder, file):
+    process = Process(file, "--workers", 1, "--max-connections", 20, log=folder / "log-room")
+    with contextlib.ExitStack() as stack:
+        for _ in range(60):
+            stack.enter_context(connected(process))
+        assert ask(process)[0] == 200  # long before the idle ones are sent away
+    process.stop()
+
+
 @pytest.mark.parametrize(
     ("sent", "status"),
     [

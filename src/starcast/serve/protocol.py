@@ -4,12 +4,13 @@ import asyncio
 import json
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from starcast.serve.guard import FRESH
 from starcast.serve.limits import RefusalError
 
 MOST_HEAD = 1 << 16  # bytes of a request before its body
+MOST_AHEAD = 100  # requests that are sent before the answer to the first
 LINGER = 0.3  # seconds for a request that is on its way to a worker that stops
 FLUSH = 5.0  # seconds for a client to take what was sent before the connection is cut
 
@@ -27,6 +28,7 @@ class HurriedProtocol(HttpToolsProtocol):
         super().__init__(*given, **named)
         self._due: asyncio.TimerHandle | None = None
         self._stuck: asyncio.TimerHandle | None = None
+        self._running: RequestResponseCycle | None = None  # `cycle` is the last that came
         self._in_head, self._head, self._heads, self._is_leaving = True, 0, 0, False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -37,6 +39,7 @@ class HurriedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait no more."""
         self._wait_no_more()
+        self._forget()
         self.resume_writing()
         super().connection_lost(exc)
 
@@ -71,7 +74,9 @@ class HurriedProtocol(HttpToolsProtocol):
             self._wait()
 
     def on_headers_complete(self) -> None:
-        """Begin its body."""
+        """Begin its body; requests far ahead of their answers are an error of the client's, which ends the parsing."""
+        if len(self.pipeline) >= MOST_AHEAD:
+            raise ValueError("too many requests ahead of their answers")
         self._in_head, self._head, self._heads = False, 0, self._heads + 1
         super().on_headers_complete()
         if self._is_leaving and self.cycle is not None:
@@ -83,6 +88,12 @@ class HurriedProtocol(HttpToolsProtocol):
         self._in_head = True
         self._wait_no_more()
 
+    def on_response_complete(self) -> None:
+        """Begin the next request, and read no more while there are others."""
+        super().on_response_complete()
+        if self.pipeline and not self.transport.is_closing():
+            self.flow.pause_reading()
+
     def send_400_response(self, msg: str) -> None:
         """Say in JSON that this is no HTTP."""
         self._send_away(400, "bad_request", "this is not a request of HTTP/1.1.")
@@ -91,7 +102,7 @@ class HurriedProtocol(HttpToolsProtocol):
         """Begin to wait for a client that does not read."""
         super().pause_writing()
         if self._stuck is None:
-            self._stuck = self.loop.call_later(self.seconds, self.transport.abort)
+            self._stuck = self.loop.call_later(self.seconds, self._cut)
 
     def resume_writing(self) -> None:
         """Go on."""
@@ -111,6 +122,18 @@ class HurriedProtocol(HttpToolsProtocol):
             self.cycle.keep_alive = False
         else:
             self.loop.call_later(LINGER, self._leave)
+
+    def leave_room(self) -> None:
+        """End a connection that is idle, because another waits for its place."""
+        self._close()
+
+    def is_idle(self) -> bool:
+        """Tell whether nothing is being answered here."""
+        return (self.cycle is None or self.cycle.response_complete) and not self.transport.is_closing()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
 
     def _leave(self) -> None:
         if self.cycle is None or self.cycle.response_complete:
@@ -143,5 +166,17 @@ class HurriedProtocol(HttpToolsProtocol):
 
     def _close(self) -> None:
         if not self.transport.is_closing():
+            self._forget()
             self.transport.close()
             self.loop.call_later(FLUSH, self.transport.abort)
+
+    def _cut(self) -> None:
+        self._forget()
+        self.transport.abort()
+
+    def _forget(self) -> None:
+        """Let an answer that is still being found go nowhere, rather than into a transport that is gone."""
+        for cycle in (self._running, self.cycle):
+            if cycle is not None and not cycle.response_complete:
+                cycle.disconnected = True
+                cycle.message_event.set()

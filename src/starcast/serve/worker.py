@@ -165,7 +165,7 @@ class Server(uvicorn.Server):
 
 
 class Acceptor:
-    """Takes connections one at a time, late if others have fewer, and none while there are too many.
+    """Takes connections one at a time, late if others have fewer; when there are too many, idle ones make room.
 
     Otherwise one worker would take all that come at once, and clients that keep their connections would stay with it.
     """
@@ -208,11 +208,16 @@ class Acceptor:
         """See whether to take the connection that waits."""
         here = len(self._connections) + len(self._tasks)
         if here >= self._most:
-            self._pause(FULL, self._resume)
+            idle = next((connection for connection in self._connections if connection.is_idle()), None)
+            if idle is None:
+                return self._pause(FULL, self._resume)
+            idle.leave_room()
+            self._take()
         elif self._tally.connect(here) > 1:
             self._pause(POLITE, self._take_late)
         else:
             self._take()
+        return None
 
     def _take_late(self) -> None:
         if self._is_open:
