@@ -16,7 +16,8 @@ DirMF          :math:`5SK + (E + R + 29)S + 40`: logistic and digamma functions,
 PMF            :math:`5K + 4`
 BiasedMF       :math:`5K + 8`
 ResBeMF exact  two products, a softmax and :math:`b^2 + 4b` multiply-adds a score for each block of *b* factors
-OrdinalMF      :math:`4K + 4SJ + (E + 5)S + R + 2J`, *J* basis functions between the factors and the scores
+OrdinalMF      :math:`4(K + 4) + 4SJ + (E + 5)S + R + 2J`, *J* basis functions between the factors, of which
+               four more are along the parabola, and the scores; its prior is learnt every other round, too
 =============  ==========================================================================================
 
 Bytes a visit: the other's row (4SK, or 4K where a row is one vector) and five for index and score. Padding is not
@@ -30,11 +31,13 @@ import numpy as np
 
 import starcast as sc
 from starcast.kernels import Side, fast, make_sides
-from starcast.models.chain import tie_scores
+from starcast.models.ascent import Ascent
+from starcast.models.chain import Chain, tie_scores
 from starcast.models.per_score import pack
 from starcast.models.resbemf import curvature_weights
 
 EXP, DIVISION = 14, 5
+SPREAD, COMPANY = 4, 16  # OrdinalMF's defaults: factors along the parabola, features of its prior
 TITLES = {
     "resbemf": "ResBeMF, gradient", "plain": "ResBeMF, plain steps", "bemf": "BeMF", "pmf": "PMF",
     "biasedmf": "BiasedMF", "dirmf": "DirMF", "exact": "ResBeMF, exact", "ordinalmf": "OrdinalMF, gradient",
@@ -70,8 +73,8 @@ def cost(model: str, n_factors: int, n_scores: int) -> Cost:
     if model == "biasedmf":
         return Cost(5 * K + 8, K + 1)
     if model == "ordinalmf":
-        J = len(tie_scores(np.full(S, 1 / S), K, 0).ranks)
-        return Cost(4 * K + 4 * S * J + softmax + 2 * J, K + J)
+        J = len(tie_scores(np.full(S, 1 / S), K, SPREAD).ranks)
+        return Cost(4 * (K + SPREAD) + 4 * S * J + softmax + 2 * J, K + SPREAD + J)
     n_blocks = max(1, -(-K // 8))
     b = K / n_blocks
     sweeps = 2 * S * K + softmax + n_blocks * (3 * S + 2 * S * b + softmax)
@@ -137,6 +140,13 @@ class Rounds:
             n_rounds, -1.0, n_threads,
         )  # fmt: skip
 
+    def _ascent(self, sides: Any, n_threads: int, n_rounds: int) -> list[float]:
+        key = f"ordinalmf, {n_threads}"
+        if key not in self._rows:
+            ties = tie_scores(self.ratings.counts() / self.n_ratings, self.n_factors, SPREAD)
+            self._rows[key] = [Ascent(Chain(self.ratings, ties, COMPANY, 0, n_threads))]
+        return [self._rows[key][0].climb() for _ in range(n_rounds)]
+
     def _point(self, model: str, sides: Any, n_threads: int, n_rounds: int) -> list[float]:
         return fast.fit_point(*sides, *self.vectors(model), self.scores, self.mean, 0.005, 0.02, n_rounds, n_threads)
 
@@ -150,6 +160,7 @@ RUN: dict[str, Run] = {
     "biasedmf": lambda rounds, *how: rounds._point("biasedmf", *how),
     "dirmf": lambda rounds, *how: rounds._gradient("dirmf", *how),
     "exact": lambda rounds, *how: rounds._exact(*how),
+    "ordinalmf": lambda rounds, *how: rounds._ascent(*how),
 }
 
 

@@ -283,10 +283,10 @@ class OrdinalMF(Model):
         from starcast.kernels.gpu.lists import ordinal_table, settle
 
         ties, device = self._ties(), find_device()
-        rows = self.user_draws_[user], self.item_draws_[item], ties.base, ties.basis
-        tensors = [to_device(part, device) for part in rows]
+        P, Q = to_device(self.user_draws_[user], device), to_device(self.item_draws_[item], device)
+        base, basis = to_device(ties.base, device), to_device(ties.basis, device)
         prior, scores = (to_device(part.astype(np.float32), device) for part in (self.prior_, self.scores_))
-        return settle(ordinal_table(*tensors, ties.ranks.tolist(), prior, FLOOR), scores, self.centering)
+        return settle(ordinal_table(P, Q, base, basis, ties.ranks.tolist(), prior, FLOOR), scores, self.centering)
 
     def _settle_ties(self, probs: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         return settle_ties(probs, self.scores_, self.centering, resolve_threads(self.n_jobs))
