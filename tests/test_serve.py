@@ -572,7 +572,11 @@ def test_each_limit_is_told_and_kept():
 
 
 def test_the_description_has_the_limits():
-    kinds = Service(tiny(), Limits(pairs=3, n=4, ratings=2)).get("/openapi.json").json()["components"]["schemas"]
+    described = Service(tiny(), Limits(pairs=3, n=4, ratings=2)).get("/openapi.json").json()
+    kinds = described["components"]["schemas"]
+    parameters = {one["name"]: one["schema"] for one in described["paths"]["/api/recommend"]["get"]["parameters"]}
+    assert parameters["n"]["maximum"] == 4
+    assert parameters["exclude"]["maxItems"] == 3
     assert kinds["PredictQuestion"]["properties"]["pairs"]["maxItems"] == 3
     assert kinds["RecommendQuestion"]["properties"]["n"]["maximum"] == 4
     assert kinds["FoldInQuestion"]["properties"]["ratings"]["maxItems"] == 2

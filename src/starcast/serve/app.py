@@ -98,13 +98,21 @@ def _limit(app: FastAPI, limits: Limits) -> None:
         kinds = found["components"]["schemas"]
         for kind, fields in LIMITED.items():
             for name, (rule, limit) in fields.items():
-                field = kinds[kind]["properties"][name]
-                choices = [choice for choice in field.get("anyOf", [field]) if choice.get("type") != "null"]
-                choices[0][rule] = getattr(limits, limit)
+                _set(kinds[kind]["properties"][name], rule, getattr(limits, limit))
+        for parameter in found["paths"]["/api/recommend"]["get"]["parameters"]:
+            if parameter["name"] in LIST:
+                rule, limit = LIST[parameter["name"]]
+                _set(parameter["schema"], rule, getattr(limits, limit))
         _make_exact(kinds)
         return found
 
     app.openapi = openapi  # type: ignore[method-assign]
+
+
+def _set(field: dict[str, Any], rule: str, most: float) -> None:
+    """Write a limit into the description of a field, in the choice that is not null."""
+    choices = [choice for choice in field.get("anyOf", [field]) if choice.get("type") != "null"]
+    choices[0][rule] = most
 
 
 def _make_exact(found: Any) -> None:
