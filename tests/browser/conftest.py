@@ -4,9 +4,9 @@ import shutil
 from urllib.parse import urlsplit
 
 import pytest
-from cinema import PHONE, make_films, serve, visit, want
 
 import starcast as sc
+from browser.cinema import PHONE, make_films, serve, visit, want
 
 FLAGS = [
     "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",

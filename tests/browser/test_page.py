@@ -3,7 +3,8 @@
 import re
 
 import pytest
-from cinema import EVIL, answers, ask, own_ratings, percent, plain, rate, rate_five, slide, visit
+
+from browser.cinema import EVIL, answers, ask, own_ratings, percent, plain, rate, rate_five, slide, visit
 
 
 def shown(page):

@@ -1,7 +1,8 @@
 """The page by keyboard, on a phone, in the dark, for screen readers, and when the service is away."""
 
 import pytest
-from cinema import PHONE, answers, own_ratings, plain, rate, rate_five, slide, visit, want
+
+from browser.cinema import PHONE, answers, own_ratings, plain, rate, rate_five, slide, visit, want
 
 SERIOUS = {"serious", "critical"}
 
