@@ -51,7 +51,7 @@ def test_a_missing_file_is_told():
 def test_the_gpus_figures_are_shown_and_compared():
     rows = [{"model": "resbemf", "n_factors": 20, "ms": 3.0, "bytes": 1.5e10, "tb_per_s": 5.0}]
     gpu = {"gpu": "H200", "commit": "abc", "rounds": rows, "fit_seconds": 1.3, "search_seconds": 100.0}
-    assert "| resbemf | 20 | 3.00 ms | 15.0 GB | 5.00 TB/s |" in make_performance._block("gpu", {"gpu": gpu})
+    assert "| ResBeMF | 20 | 3.00 ms |  | 15.0 GB | 5.00 TB/s |" in make_performance._block("gpu", {"gpu": gpu})
     met = {bar.what: bar.met for bar in bars.all_bars({"gpu": gpu})}
     assert [met[what] for what in met if "H200" in what] == [None, True, None, None, False, True]
 
