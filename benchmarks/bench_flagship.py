@@ -3,8 +3,8 @@
     python benchmarks/bench_flagship.py [part ...]
 
 Parts: quality (raw and calibrated, five seeds), curves (needs STARCAST_PUBLISHED and the answers of quality), perfect
-(the ECE of luck alone), fold (u1 of MovieLens 100K), scales (anime-sample and the embedded sample). All without a word.
-How long fits take: bench_jobs.py.
+(the ECE of luck alone), fold (u1 of MovieLens 100K), single (fits that end after climbing), scales (anime-sample and
+the embedded sample). All without a word. How long fits take: bench_jobs.py.
 """
 
 import json
@@ -165,6 +165,26 @@ def fold() -> dict[str, Any]:
     return {f"u1 {name}": round(float(np.mean([row[name] for row in rows])), 4) for name in MEASURES}
 
 
+def single() -> dict[str, Any]:
+    """Return log-loss, error and seconds of a single fit by Newton's steps and by the gradient, mean of the seeds."""
+    figures: dict[str, Any] = {}
+    for dataset in DATASETS:
+        train, test = sc.benchmark_split(sc.load_dataset(dataset))
+        for update in ("exact", "gradient"):
+            rows, seconds = [], []
+            for seed in SEEDS:
+                model = sc.OrdinalMF(n_draws=0, update=update, random_state=seed)
+                seconds.append(measure.clock(lambda model=model, train=train: model.fit(train)))
+                rows.append(score(model, test))
+            for measured in ("nll", "ece", "aurc", "rmse"):
+                values = [row[measured] for row in rows]
+                figures[f"{dataset} single {update} {measured}"] = [
+                    round(float(f(values)), 4) for f in (np.mean, np.std)
+                ]
+            figures[f"{dataset} single {update} seconds, the least"] = round(min(seconds), 2)
+    return figures
+
+
 def scales() -> dict[str, Any]:
     """Return log-loss, AURC and RMSE on ten scores, defaults untouched, beside those of the simpler models."""
     figures: dict[str, Any] = {}
@@ -181,7 +201,7 @@ def scales() -> dict[str, Any]:
 
 
 PARTS: dict[str, Callable[[], dict[str, Any]]] = {
-    "quality": quality, "curves": curves, "perfect": perfect, "fold": fold, "scales": scales,
+    "quality": quality, "curves": curves, "perfect": perfect, "fold": fold, "single": single, "scales": scales,
 }  # fmt: skip
 
 

@@ -14,10 +14,10 @@ Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.float32]
 
 MOST_COLUMNS = 1024  # of the kernel
-LENGTH = 1.5  # by which steps are shorter than curvatures say, for the columns of a row move together
+LENGTH = 2.0  # by which steps are shorter than curvatures say, for the columns of a row move together
 MEMORY = 0.5  # share of the last move that is made again
 LEARN_EVERY = 2  # rounds: of two with the same prior, the second shows whether the first gained
-SHORTER = 2.0  # steps, each time the log-posterior fell
+SHORTER = 1.5  # steps, each time the log-posterior fell
 
 
 class Ascent:
@@ -33,8 +33,8 @@ class Ascent:
     if that is less), *m* and *s* the mean square and the mean variance :math:`1/h` of column *c* among the others,
     each as often as it is rated; for biases they are one and zero. The term with *s* is what the doubt about the others
     costs: rows are the means of a posterior in which all numbers are independent, :math:`1/h` their variances, from
-    which, too, the prior is learnt, every other round. If the log-posterior fell in the round between, rows go back to
-    where the prior was learnt last, and steps are half as long from then on.
+    which, too, the prior is learnt, every other round (and *s*, which is zero before). If the log-posterior fell in the
+    round between, rows go back to where the prior was learnt last, and steps are shorter from then on.
 
     ``kernels/reference_ordinal.py`` has a step in plain loops.
     """
@@ -62,6 +62,7 @@ class Ascent:
         self._measure()
         frequency, basis = np.exp(ties.base.astype(np.float64)), ties.basis.astype(np.float64)
         self._variance = self._most_variance = basis**2 @ frequency - (basis @ frequency) ** 2
+        self._doubt = [np.zeros(self._stride, np.float32)] * 2  # stays as it is until the prior moves
         self._length, self._n_rounds = LENGTH, 0
         self._before = -np.inf  # log-posterior a round ago, under the same prior
         self._kernel.keep()
@@ -85,27 +86,32 @@ class Ascent:
 
     def _move(self, which: int) -> float:
         """Move the rows of one side; return their part of the log-posterior before: the users' has the likelihood."""
-        bend, doubt = self._curvature(self._moments[1 - which])
+        bend = self._curvature(which)
         weights = self._spread_out(self._chain.priors[which].weights)
         precision = np.eye(self._stride, dtype=np.float32)
         precision[np.ix_(self._place, self._place)] = self._chain.priors[which].precision
         squares = np.empty(len(self._variance))
         loglik, price = self._kernel.move(
-            which, weights, precision, bend, doubt, self._length, MEMORY, which == 0, squares, self._moments[which]
-        )
+            which, weights, precision, bend, self._doubt[which], self._length, MEMORY, which == 0,
+            squares, self._moments[which],
+        )  # fmt: skip
         if which == 0:
             self._variance = np.minimum(self._most_variance, squares / self._n)
         return float(loglik - price)
 
-    def _curvature(self, others: Floats) -> tuple[Rows, Rows]:
-        """Return the curvature that a rating adds to each column, and the part of it that is doubt."""
-        bend, doubt = np.zeros(self._stride), np.zeros(self._stride)
-        variance = self._variance[self._of]
-        factors = slice(self._n_factors)
-        doubt[factors] = variance[factors] * others[1, factors] / self._n
-        bend[: len(variance)] = variance
-        bend[factors] = variance[factors] * others[0, factors] / self._n + doubt[factors]
-        return bend.astype(np.float32), doubt.astype(np.float32)
+    def _curvature(self, which: int) -> Rows:
+        """Return the curvature that a rating adds to each column of a row."""
+        bend = np.zeros(self._stride)
+        bend[: len(self._of)] = self._variance[self._of]
+        bend[: self._n_factors] *= self._moments[1 - which][0, : self._n_factors] / self._n
+        return (bend + self._doubt[which]).astype(np.float32)
+
+    def _doubts(self, which: int) -> Rows:
+        """Return the part of it that is due to how little is known of the others."""
+        doubt = np.zeros(self._stride)
+        of = self._of[: self._n_factors]
+        doubt[: len(of)] = self._variance[of] * self._moments[1 - which][1, : len(of)] / self._n
+        return doubt.astype(np.float32)
 
     def _learn(self) -> None:
         learnt = []
@@ -119,6 +125,7 @@ class Ascent:
             return
         for prior, pair, moments in zip(self._chain.priors, learnt, self._moments, strict=True):
             prior.learn_from(*pair, np.diag(moments[2, self._place]))
+        self._doubt = [self._doubts(which) for which in (0, 1)]
         self._kernel.keep()
         self._before = -np.inf
 
@@ -131,7 +138,6 @@ class Ascent:
     def _measure(self) -> None:
         """Take the mean squares of rows that no step has left."""
         for which, counts in enumerate(self._counts):
-            self._moments[which][:] = 0.0
             self._moments[which][0] = counts @ self._wide_rows(which).astype(np.float64) ** 2
 
     def _wide_rows(self, which: int) -> Rows:
