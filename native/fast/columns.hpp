@@ -114,11 +114,34 @@ struct Truth {
 #endif
     for (int n = 0; n < Batch::N; ++n) real[n] = at[n] >= 0;
   }
+  STARCAST_INLINE explicit Truth(const uint64_t (&bytes)[B / 8]) : whole(false) {
+#if defined(__AVX512F__)
+    at[0] = reinterpret_cast<Bits>(
+        _mm512_cvtepi8_epi32(_mm_set_epi64x(static_cast<int64_t>(bytes[1]), static_cast<int64_t>(bytes[0]))));
+#elif defined(__AVX2__)
+    at[0] = reinterpret_cast<Bits>(_mm256_cvtepi8_epi32(_mm_cvtsi64_si128(static_cast<int64_t>(bytes[0]))));
+#else
+    for (int t = 0; t < B; ++t) at[t / Batch::V][t % Batch::V] = static_cast<int8_t>(bytes[t / 8] >> t % 8 * 8);
+#endif
+    for (int n = 0; n < Batch::N; ++n) real[n] = at[n] >= 0;
+  }
   // x where the true score is s, otherwise 0.
   STARCAST_INLINE Batch where(int s, const Batch& x) const {
     Batch y;
     for (int n = 0; n < Batch::N; ++n)
       y.v[n] = reinterpret_cast<Batch::F>(reinterpret_cast<Bits>(x.v[n]) & (at[n] == s));
+    return y;
+  }
+  // The entry of a table of n numbers at the true score; any beyond the end.
+  STARCAST_INLINE Batch look_up(const float* table, int n) const {
+    Batch y = Batch::all(0.0f);
+#if defined(__AVX512F__)
+    if (n <= 16) {
+      y.v[0] = _mm512_permutexvar_ps(reinterpret_cast<__m512i>(at[0]), _mm512_load_ps(table));
+      return y;
+    }
+#endif
+    for (int s = 0; s < n; ++s) y = y + where(s, Batch::all(table[s]));
     return y;
   }
   // x for ratings, 0 beyond the end.

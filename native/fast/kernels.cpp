@@ -2,6 +2,7 @@
 // it must not touch the standard library's templates, or the linker might keep, say, the AVX-512 copy of one for
 // everybody.
 #include "beta.hpp"
+#include "dirmf.hpp"
 #include "ordinal.hpp"
 #include "ordinal_glide.hpp"
 #include "ordinal_gradient.hpp"
@@ -66,7 +67,9 @@ STARCAST_ENTRY(resbemf_gradient, CALL, STARCAST_TRY_PACKED(PackedSoftmax))
                   : bemf_gradient_rows<S, D, false>(pass, first, last, scratch)
 STARCAST_ENTRY(bemf_gradient, CALL, STARCAST_TRY_PACKED(PackedLogistic))
 #undef CALL
-#define CALL(W, S, D) dirmf_sgd_rows<W>(pass, first, last, scratch)
+#define CALL(W, S, D)                                                      \
+  pass.row_loglik ? dirmf_sgd_rows<S, D, true>(pass, first, last, scratch) \
+                  : dirmf_sgd_rows<S, D, false>(pass, first, last, scratch)
 STARCAST_ENTRY(dirmf_sgd, CALL, )
 #undef CALL
 

@@ -50,7 +50,8 @@ struct Pass {
   const int8_t* score = nullptr;
   float* rows = nullptr;
   const float* others = nullptr;
-  Window window;  // gradient steps
+  Window window;                   // gradient steps
+  const int64_t* order = nullptr;  // DirMF: the rows in the order in which to take them up; null: as they come
   int n_factors = 0;
   int n_scores = 0;
   bool biased = false;

@@ -20,7 +20,7 @@ struct PackedStrip {
 
   // Fewer when rows are long, so that they stay in the first-level cache from the first phase to the last.
   static STARCAST_INLINE int length(int64_t stride) {
-    const int64_t unit = R * together, fit = 5632 / (stride + 1) / unit * unit;
+    const int64_t unit = R * together, fit = 3072 / (stride + 1) / unit * unit;
     return static_cast<int>(fit < unit ? unit : fit > most ? most : fit);
   }
 
@@ -83,15 +83,25 @@ struct PackedStrip {
     for (int k = 0; k < N; ++k) sum[k].store(sums + 16 * (first + k));
   }
 
-  // sums += g f, total += g (packed) for the ratings of the strip. Eight sums at a time stay in registers.
+  // sums += g f, total += g (packed) for the ratings of the strip. Up to eight sums at a time stay in registers.
   STARCAST_INLINE void add_gradient(int n_registers, float* sums, Wide& total) const {
     int k = 0;
-    for (; k + 8 <= n_registers; k += 8) add_registers<8>(k, sums);
-    if (n_registers & 4) add_registers<4>(k, sums);
-    k += n_registers & 4;
-    if (n_registers & 2) add_registers<2>(k, sums);
-    k += n_registers & 2;
-    if (n_registers & 1) add_registers<1>(k, sums);
+    for (; k + 8 < n_registers; k += 8) add_registers<8>(k, sums);
+    switch (n_registers - k) {
+#define STARCAST_CASE(n)       \
+  case n:                      \
+    add_registers<n>(k, sums); \
+    break;
+      STARCAST_CASE(1)
+      STARCAST_CASE(2)
+      STARCAST_CASE(3)
+      STARCAST_CASE(4)
+      STARCAST_CASE(5)
+      STARCAST_CASE(6)
+      STARCAST_CASE(7)
+      STARCAST_CASE(8)
+#undef STARCAST_CASE
+    }
     for (int pack = 0; pack < n_packs; ++pack) total = total + Wide::load(lanes[pack]);
   }
 };

@@ -26,6 +26,27 @@ auto kernel_of(Method method) {
                                               : k.dirmf_sgd;
 }
 
+// Rows dealt out to chunks from the longest to the shortest, so that those who walk side by side in a chunk come to its
+// end together.
+struct Deal {
+  std::vector<int64_t> order, cuts;
+
+  explicit Deal(const Side& side) {
+    const auto length = [&](int64_t row) { return side.indptr[row + 1] - side.indptr[row]; };
+    std::vector<int64_t> longest(side.n_rows);
+    std::iota(longest.begin(), longest.end(), int64_t(0));
+    std::stable_sort(longest.begin(), longest.end(), [&](int64_t a, int64_t b) { return length(a) > length(b); });
+    // Large enough for sixteen to be busy to the end; an even number, since cores often come in pairs.
+    const int64_t ratings = std::max<int64_t>(8192, 32 * side.longest_row);
+    const int64_t n_chunks = std::clamp<int64_t>(side.indptr[side.n_rows] / ratings / 2 * 2, 1, 64);
+    cuts.push_back(0);
+    for (int64_t c = 0; c < n_chunks; ++c) {
+      for (int64_t at = c; at < side.n_rows; at += n_chunks) order.push_back(longest[at]);
+      cuts.push_back(static_cast<int64_t>(order.size()));
+    }
+  }
+};
+
 int64_t stride_of(const Pass& pass) { return Layout(pass.n_scores).stride(pass.n_factors + pass.biased); }
 
 class Passes {
@@ -45,14 +66,19 @@ class Passes {
     pass.longest_row = std::max(users.longest_row, items.longest_row);
     const int64_t floats = kernels().scratch_floats(pass);
     for (int t = 0; t < crew_.size(); ++t) scratch_.emplace_back(new float[floats]);
+    if (fit.method != Method::dirmf_sgd) return;
+    user_deal_ = std::make_unique<Deal>(users);
+    item_deal_ = std::make_unique<Deal>(items);
   }
 
   // Gradient rounds report what the item pass meets; only the exact step needs the likelihood on both sides.
   void users() {
-    run(users_, user_windows_, fit_.P, fit_.Q, fit_.method == Method::resbemf_exact ? user_loglik_.data() : nullptr,
-        user_penalty_.data());
+    run(users_, user_windows_, user_deal_.get(), fit_.P, fit_.Q,
+        fit_.method == Method::resbemf_exact ? user_loglik_.data() : nullptr, user_penalty_.data());
   }
-  void items() { run(items_, item_windows_, fit_.Q, fit_.P, item_loglik_.data(), item_penalty_.data()); }
+  void items() {
+    run(items_, item_windows_, item_deal_.get(), fit_.Q, fit_.P, item_loglik_.data(), item_penalty_.data());
+  }
 
   double objective() const { return in_order(item_loglik_) - in_order(item_penalty_) - in_order(user_penalty_); }
 
@@ -73,17 +99,19 @@ class Passes {
   }
 
  private:
-  void run(const Side& side, const Windows& windows, float* rows, const float* others, double* loglik,
+  void run(const Side& side, const Windows& windows, const Deal* deal, float* rows, const float* others, double* loglik,
            double* penalty) {
     Pass pass = pass_over(side, fit_, rows, others);
     pass.longest_row = std::max(users_.longest_row, items_.longest_row);
     pass.row_loglik = loglik;
     pass.row_penalty = penalty;
     const auto kernel = kernel_of(fit_.method);
+    const std::vector<int64_t>& cuts = deal ? deal->cuts : side.cuts;
+    if (deal) pass.order = deal->order.data();
     for (int64_t w = 0; w < windows.size(); ++w) {
       pass.window = windows[w];
-      crew_.run(static_cast<int64_t>(side.cuts.size()) - 1,
-                [&](int64_t c, int thread) { kernel(pass, side.cuts[c], side.cuts[c + 1], scratch_[thread].get()); });
+      crew_.run(static_cast<int64_t>(cuts.size()) - 1,
+                [&](int64_t c, int thread) { kernel(pass, cuts[c], cuts[c + 1], scratch_[thread].get()); });
     }
   }
 
@@ -94,6 +122,7 @@ class Passes {
   const Side &users_, &items_;
   const ScoreFit& fit_;
   const Windows user_windows_, item_windows_;
+  std::unique_ptr<const Deal> user_deal_, item_deal_;  // DirMF
   std::vector<double> user_loglik_, user_penalty_, item_loglik_, item_penalty_;
   std::vector<std::unique_ptr<float[]>> scratch_;
 };
@@ -209,13 +238,17 @@ void settle_rows(const Side& side, const ScoreFit& fit, const int32_t* n_steps, 
   while (std::any_of(left.begin(), left.end(), [](int32_t n) { return n > 0; })) {
     watch.between_passes();
     crew.run(n_chunks, [&](int64_t c, int thread) {
-      for (int64_t row = side.cuts[c]; row < side.cuts[c + 1]; ++row) {
+      for (int64_t row = side.cuts[c], next; row < side.cuts[c + 1]; row = next) {
+        next = row + 1;
         if (left[row] <= 0) continue;
+        // Rows that take the same step go together, but exact ones have to be looked at.
+        while (!exact && next < side.cuts[c + 1] && left[next] > 0 && rates[next] == rates[row]) ++next;
         float *x = fit.P + row * stride, *old = before[thread].get();
         std::copy(x, x + stride, old);
         own[thread].learning_rate = rates[row];
-        kernel(own[thread], row, row + 1, scratch[thread].get());
-        left[row] = exact && std::equal(x, x + stride, old) ? 0 : left[row] - 1;
+        kernel(own[thread], row, next, scratch[thread].get());
+        const bool still = exact && std::equal(x, x + stride, old);
+        for (int64_t r = row; r < next; ++r) left[r] = still ? 0 : left[r] - 1;
       }
     });
   }

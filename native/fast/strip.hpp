@@ -68,13 +68,17 @@ struct Strip {
   // Columns as one vector of W lanes per rating: the scores `copies` times side by side, the rest 0.
   template <int W>
   STARCAST_INLINE void turn_back(const float (*from)[S][B], int tile, int copies, Lanes<W> (&rows)[T]) const {
-    Ratings columns[W];
+    Ratings columns[S];
+    for (int s = 0; s < d(); ++s) columns[s] = Ratings::load(from[tile * T / B][s] + tile * T % B);
+    turn_back(columns, copies, rows);
+  }
+  template <int W>
+  STARCAST_INLINE void turn_back(const Ratings (&from)[S], int copies, Lanes<W> (&rows)[T]) const {
 #if STARCAST_VECTOR_FLOATS == 16
     if constexpr (W == 16 && D == 5) {  // one turn and one permutation instead of two turns
       if (copies == 3) {
         Ratings narrow[8], wide[8];
-        for (int s = 0; s < 8; ++s)
-          narrow[s] = s < D ? Ratings::load(from[tile * T / B][s] + tile * T % B) : Ratings::all(0.0f);
+        for (int s = 0; s < 8; ++s) narrow[s] = s < D ? from[s] : Ratings::all(0.0f);
         transpose(narrow, wide);
         for (int t = 0; t < T; ++t) {
           const Vec<16>::f both =
@@ -85,9 +89,8 @@ struct Strip {
       }
     }
 #endif
-    for (int s = 0; s < d(); ++s)
-      for (int q = 0; q < copies; ++q) columns[q * d() + s] = Ratings::load(from[tile * T / B][s] + tile * T % B);
-    for (int s = copies * d(); s < W; ++s) columns[s] = Ratings::all(0.0f);
+    Ratings columns[W];
+    for (int s = 0; s < W; ++s) columns[s] = s < copies * d() ? from[s % d()] : Ratings::all(0.0f);
     to_rows(columns, rows);
   }
 };

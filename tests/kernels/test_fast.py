@@ -222,15 +222,28 @@ def test_bemf_round_is_the_reference(n_scores, n_factors, recklessness):
     assert history[0] == pytest.approx(loglik, rel=1e-6)
 
 
-@pytest.mark.parametrize(("n_scores", "n_factors"), [(5, 3), (8, 8), (10, 6), (3, 1)])
+@pytest.mark.parametrize(("n_scores", "n_factors"), [(5, 3), (8, 8), (10, 6), (3, 1), (40, 3)])
 def test_dirmf_round_is_the_reference(n_scores, n_factors):
-    s = Small(n_scores, n_factors)
+    s = Small(n_scores, n_factors, n_users=50)  # more than walk side by side
     P, Q = s.bare(s.P), s.bare(s.Q)
     P = reference.dirmf_pass(s.users, P, Q, s.ratings, 0.05, 0.1)
     Q = reference.dirmf_pass(s.items, Q, P, s.ratings, 0.05, 0.1)
     s.gradient("dirmf", values=s.ratings, learning_rate=0.05, regularization=0.1)
     np.testing.assert_allclose(s.bare(s.P), P, **CLOSE)
     np.testing.assert_allclose(s.bare(s.Q), Q, **CLOSE)
+
+
+@pytest.mark.parametrize("n_scores", [5, 10])
+def test_dirmf_reports_the_likelihood_that_it_meets(n_scores):
+    s = Small(n_scores, 3, n_users=50)
+    P, Q = s.bare(s.P), s.bare(s.Q)
+    start, other, score = s.items
+    like = [
+        reference.logistic((P[u] * Q[i]).sum(0)) for i, n in enumerate(np.diff(start)) for u in other[start[i] :][:n]
+    ]
+    wanted = sum(np.log(a[r] / a.sum()) for a, r in zip(like, score, strict=True))
+    history = s.gradient("dirmf", values=s.ratings, learning_rate=0.0)  # so that all meet the same rows
+    assert history[0] == pytest.approx(wanted, rel=1e-6)
 
 
 @pytest.mark.parametrize("n_factors", [3, 8, 13, 20, 30, 40, 70])
