@@ -65,7 +65,7 @@ class Passes {
     Pass pass = fit.settings;
     pass.longest_row = std::max(users.longest_row, items.longest_row);
     const int64_t floats = kernels().scratch_floats(pass);
-    for (int t = 0; t < crew_.size(); ++t) scratch_.emplace_back(new float[floats]);
+    for (int t = 0; t < crew_.size(); ++t) scratch_.emplace_back(new float[floats]());  // padding is read, and times 0 must be 0
     if (fit.method != Method::dirmf_sgd) return;
     user_deal_ = std::make_unique<Deal>(users);
     item_deal_ = std::make_unique<Deal>(items);
@@ -231,7 +231,7 @@ void settle_rows(const Side& side, const ScoreFit& fit, const int32_t* n_steps, 
   std::vector<std::unique_ptr<float[]>> scratch, before;
   std::vector<Pass> own(crew.size(), pass);
   for (int t = 0; t < crew.size(); ++t) {
-    scratch.emplace_back(new float[kernels().scratch_floats(pass)]);
+    scratch.emplace_back(new float[kernels().scratch_floats(pass)]());
     before.emplace_back(new float[stride]);
   }
   const auto kernel = kernel_of(fit.method);

@@ -128,7 +128,7 @@ def slopes(
     K, K2 = ranks
     stride = rows.shape[1]
     J = basis.shape[1]
-    sums = torch.empty((len(side), stride), device=rows.device)  # what pads a row is left as it is, and never read
+    sums = torch.zeros((len(side), stride), device=rows.device)
     told: Any = torch.zeros((len(side) if scored else 1, 1 + J), device=rows.device)
     gathered: Any = torch.zeros_like(rows)
     head = 1 << (max(K, 1).bit_length() - 1)
