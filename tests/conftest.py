@@ -14,12 +14,12 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell starts 
 
 @pytest.fixture(scope="session")
 def data_folder() -> Path:
-    """The folder of real ratings. Without it these tests are skipped, but in CI that is a failure."""
+    """The folder of real ratings. Without it these tests are skipped, but with STARCAST_CI that is a failure."""
     folder = os.environ.get("STARCAST_DATA")
     if folder and Path(folder).is_dir():
         return Path(folder)
-    if os.environ.get("CI"):
-        pytest.fail("STARCAST_DATA must name the folder of real ratings in CI")
+    if os.environ.get("STARCAST_CI"):
+        pytest.fail("STARCAST_DATA must name the folder of real ratings, for STARCAST_CI is set")
     pytest.skip("STARCAST_DATA is not set")
 
 
@@ -36,10 +36,10 @@ def ratings() -> sc.Ratings:
 
 @pytest.fixture(scope="session")
 def published_folder() -> Path:
-    """The folder of the paper's published results. Without it these tests are skipped, but in CI that is a failure."""
+    """The folder of the paper's published results. Without it these tests are skipped, but with STARCAST_CI that is a failure."""
     folder = os.environ.get("STARCAST_PUBLISHED")
     if folder and Path(folder).is_dir():
         return Path(folder)
-    if os.environ.get("CI"):
-        pytest.fail("STARCAST_PUBLISHED must name the folder of the published results in CI")
+    if os.environ.get("STARCAST_CI"):
+        pytest.fail("STARCAST_PUBLISHED must name the folder of the published results, for STARCAST_CI is set")
     pytest.skip("STARCAST_PUBLISHED is not set")

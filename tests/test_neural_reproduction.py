@@ -20,7 +20,7 @@ from starcast.reproduce.neural import neural_models
 from starcast.reproduce.run import Run
 from starcast.spaces import paper_space
 
-if "CI" not in os.environ:
+if "STARCAST_CI" not in os.environ:
     pytest.importorskip("torch")
 
 
