@@ -13,7 +13,7 @@ export PIP_BUILD_CONSTRAINT := constraints.txt
 NATIVE := CMakeLists.txt pyproject.toml $(wildcard native/* native/*/*)
 PACKAGES := $(wildcard src/starcast/*/__init__.py)  # an editable install knows each by its path
 
-.PHONY: demo test torch lint format bench peers docs clean help
+.PHONY: demo test torch lint format bench peers docs figures clean help
 
 help:
 	@echo "make demo   fit, compare and forecast on embedded data; writes a report page"
@@ -21,7 +21,7 @@ help:
 	@echo "make torch  PyTorch for the neural models, whose tests run then, too"
 	@echo "make lint   ruff and mypy"
 	@echo "make bench  how fast it is, beside other libraries; QUICK=1 in minutes, PARTS=jobs one part of it"
-	@echo "make docs   fills the performance page from benchmarks/results"
+	@echo "make docs   the docs site in build/site, strictly; FIGURES=1 draws the figures anew, which fits models"
 	@echo "make clean  remove what was built"
 
 demo: $(VENV)/.demo
@@ -52,8 +52,14 @@ bench: $(VENV)/.bench $(PEERS)/.made
 
 peers: $(PEERS)/.made
 
-docs: $(VENV)/.bench
+# Tables come from benchmarks/results and from the code; figures that need fits are drawn only when asked for.
+docs: $(VENV)/.docs $(if $(FIGURES),figures)
 	@$(BIN)/python docs/make_performance.py
+	@$(BIN)/python -m sphinx -W --keep-going -n -E -q -d build/doctrees docs build/site
+	@echo "» open build/site/index.html"
+
+figures: $(VENV)/.docs
+	@$(BIN)/python docs/make_figures.py
 
 $(VENV)/.python:
 	@echo "» making a virtual environment in $(VENV)"
@@ -89,6 +95,11 @@ $(VENV)/.lint: $(VENV)/.test
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.test
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.test
+	@echo "» installing what the docs need"
+	@$(PIP) install --group docs
 	@touch $@
 
 # What Starcast is compared with wants other versions of what it shares with it.

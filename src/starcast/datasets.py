@@ -37,7 +37,7 @@ def load_movielens(name: str) -> Ratings:
     """Return a MovieLens data set, with titles and timestamps.
 
     `name` is ``"100k"``, ``"1m"``, ``"10m"``, ``"20m"``, ``"25m"``, ``"32m"`` or ``"latest-small"``. The files are read
-    from :func:`data_folder`; if they are not there, they are downloaded into it first.
+    from :func:`~starcast.datasets.data_folder`; if they are not there, they are downloaded into it first.
     """
     known = [known.removeprefix("ml-") for known in DATASETS if known.startswith("ml-")]
     data = DATASETS["ml-" + choose("MovieLens data set", name, known)]
