@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from starcast.errors import DataError, FileError, FileFormatError
-from starcast.journal import Journal, run_missing
+from starcast.journal import Journal, _alone, run_missing
 
 SHARED = []
 
@@ -142,6 +142,22 @@ def test_two_processes_write_whole_lines(journal):
     writers = [subprocess.Popen([sys.executable, "-c", WRITER, journal.path, name]) for name in "ab"]
     assert [writer.wait(60) for writer in writers] == [0, 0]
     assert {key for key, _ in journal.records()} == {f"{name}{n}" for name in "ab" for n in range(150)}
+
+
+def test_a_line_that_another_process_is_writing_is_not_taken_for_torn(journal):
+    journal.add("first", {})
+    with journal.path.open("ab+") as file, _alone(file):
+        file.write(b'{"key": "slow", ')  # half a line, as another process sees it
+        file.flush()
+        writer = subprocess.Popen(
+            [sys.executable, "-c", WRITER.replace("range(150)", "range(1)"), journal.path, "b"],
+        )
+        with pytest.raises(subprocess.TimeoutExpired):  # it waits
+            writer.wait(2)
+        file.write(b'"record": {}}\n')
+        file.flush()
+    assert writer.wait(60) == 0
+    assert [key for key, _ in journal.records()] == ["first", "slow", "b0"]
 
 
 SLEEPER = """

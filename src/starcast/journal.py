@@ -11,14 +11,15 @@ from typing import Any
 
 from starcast.errors import FileError, FileFormatError, StarcastError
 
+LOCK_BYTE = 2**40  # where Windows locks
 OnProgress = Callable[[int, int], None]  # tasks done, tasks in all
 
 
 class Journal:
     """Records by key in a file to which lines are only ever added.
 
-    A line is written by one call, so that it is there whole or, if the process dies in the middle, torn at the end of
-    the file, where it is passed over when reading and cut off before the next line is written.
+    A line is there whole or, if the process dies in the middle, torn at the end of the file, where it is passed over
+    when reading and cut off before the next line is written. Processes that share a journal write one at a time.
 
     >>> import tempfile
     >>> journal = Journal(Path(tempfile.mkdtemp()) / "trials.jsonl")
@@ -50,7 +51,7 @@ class Journal:
         line = json.dumps({"key": key, "record": dict(record)}) + "\n"
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("ab+") as file:
+            with self.path.open("ab+") as file, _alone(file):
                 self._cut_torn_line(file)
                 file.write(line.encode())
                 file.flush()
@@ -79,6 +80,26 @@ class Journal:
             return
         file.seek(0)
         file.truncate(file.read().rfind(b"\n") + 1)
+
+
+@contextlib.contextmanager
+def _alone(file: Any) -> Iterator[None]:
+    """Keep other processes that add to the file waiting: a line that one is still writing looks torn to another."""
+    try:
+        import fcntl
+    except ImportError:  # Windows, where the lock is on a byte far behind all lines
+        import msvcrt
+
+        file.seek(LOCK_BYTE)
+        msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)  # type: ignore[attr-defined,unused-ignore]
+        try:
+            yield
+        finally:
+            file.seek(LOCK_BYTE)
+            msvcrt.locking(file.fileno(), msvcrt.LK_UNLCK, 1)  # type: ignore[attr-defined,unused-ignore]
+        return
+    fcntl.flock(file, fcntl.LOCK_EX)  # given up when the file is closed
+    yield
 
 
 def run_missing(
