@@ -35,13 +35,13 @@ test: $(VENV)/.test
 torch: $(VENV)/.torch
 
 lint: $(VENV)/.lint
-	@$(BIN)/ruff check src tests benchmarks docs native
-	@$(BIN)/ruff format --check src tests benchmarks docs native
+	@$(BIN)/ruff check src tests benchmarks docs examples native
+	@$(BIN)/ruff format --check src tests benchmarks docs examples native
 	@$(BIN)/mypy
 
 format: $(VENV)/.lint
-	@$(BIN)/ruff check --fix src tests benchmarks docs native
-	@$(BIN)/ruff format src tests benchmarks docs native
+	@$(BIN)/ruff check --fix src tests benchmarks docs examples native
+	@$(BIN)/ruff format src tests benchmarks docs examples native
 
 # A quick run tries the programs out and writes to build/bench, a full one to benchmarks/results.
 bench: $(VENV)/.bench $(PEERS)/.made
