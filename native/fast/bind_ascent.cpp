@@ -17,6 +17,8 @@ namespace {
 
 using Table = Array<const float, 2>;
 
+constexpr size_t near_floats = 1 << 18;  // a megabyte, which a core's own caches hold
+
 // Floats that begin with a cache line, all zero, and sixteen more, since kernels may read past the end of a row.
 class Lines {
  public:
@@ -213,6 +215,7 @@ class OrdinalAscent {
     work.ranks = ranks_.data();
     work.base = base_.data();
     work.basis = basis_.data();
+    work.is_far = static_cast<size_t>(halves_[1 - which].side.n_rows) * stride_ > near_floats;
     work.slopes = out;
     return work;
   }

@@ -142,6 +142,7 @@ struct OrdinalSlopes {
   const int* ranks = nullptr;
   const float* base = nullptr;
   const float* basis = nullptr;
+  bool is_far = false;        // the other side is too large for the nearer caches
   float* slopes = nullptr;    // [row][stride]
   double* loglik = nullptr;   // what it adds up to, added to what there is; null: nobody asks
   double* squares = nullptr;  // [n_basis] likewise, of the pulls along the basis functions

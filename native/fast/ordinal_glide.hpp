@@ -65,26 +65,30 @@ inline void glide_rows(const OrdinalGlide& p, int64_t first, int64_t last) {
 
 // Products of the features and numbers of rows with their numbers, [n_features + stride][stride], added up over rows.
 inline void sum_rows(const OrdinalGlide& p, int64_t first, int64_t last, double* sums) {
-  constexpr int tall = 6;
-  for (int a = 0; a < p.n_features + p.stride; a += tall)
+  constexpr int tall = 8;
+  const int height = p.n_features + p.stride;
+  for (int a = 0; a < height; a += tall) {
+    const float* from[tall];  // the last of them once more beyond the end
+    int64_t step[tall];
+    for (int k = 0; k < tall; ++k) {
+      const int at = a + k < height ? a + k : height - 1;
+      step[k] = at < p.n_features ? p.n_features : p.stride;
+      from[k] = (at < p.n_features ? p.features + at : p.rows + (at - p.n_features)) + first * step[k];
+    }
     for (int d = 0; d < p.stride; d += 16) {
-      const int n = p.n_features + p.stride - a < tall ? p.n_features + p.stride - a : tall;
       Sixteen products[tall];
       for (int k = 0; k < tall; ++k) products[k] = Sixteen::all(0.0f);
-      for (int64_t row = first; row < last; ++row) {
-        const float *f = p.features + row * p.n_features, *x = p.rows + row * p.stride;
-        const Sixteen y = Sixteen::load(x + d);
-        for (int k = 0; k < tall; ++k) {
-          const int at = k < n ? a + k : a;
-          products[k] = fma(y, Sixteen::all(at < p.n_features ? f[at] : x[at - p.n_features]), products[k]);
-        }
+      for (int64_t row = 0; row < last - first; ++row) {
+        const Sixteen y = Sixteen::load(p.rows + (first + row) * p.stride + d);
+        for (int k = 0; k < tall; ++k) products[k] = fma(y, Sixteen::all(from[k][row * step[k]]), products[k]);
       }
-      for (int k = 0; k < n; ++k) {
+      for (int k = 0; k < tall && a + k < height; ++k) {
         alignas(64) float lanes[16];
         products[k].store(lanes);
         for (int c = 0; c < 16; ++c) sums[(a + k) * p.stride + d + c] += static_cast<double>(lanes[c]);
       }
     }
+  }
 }
 
 }  // namespace starcast::STARCAST_ISA_NS
