@@ -55,15 +55,24 @@ class Crew {
 
  private:
   // A pass takes milliseconds and the next follows at once, so waiting awake for a moment is cheaper than being woken.
+  // Who yields in the meantime loses the core to whoever else is busy, for longer than a pass takes.
   template <typename Condition>
   static bool soon(const Condition& holds) {
     const auto until = std::chrono::steady_clock::now() + std::chrono::microseconds(100);
     do {
-      for (int n = 0; n < 64; ++n)
+      for (int n = 0; n < 64; ++n) {
         if (holds()) return true;
-      std::this_thread::yield();
+        pause();
+      }
     } while (std::chrono::steady_clock::now() < until);
     return false;
+  }
+  static void pause() {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    asm volatile("yield");
+#endif
   }
   void take_chunks(int thread) {
     for (int64_t c = next_++; c < n_chunks_; c = next_++) (*work_)(c, thread);

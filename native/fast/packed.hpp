@@ -125,31 +125,40 @@ STARCAST_INLINE Lanes<W> exp2(const Lanes<W>& t) {
   return y;
 }
 
-// The sum of logarithms to the base 2 without a logarithm per rating: exponents are added, mantissas multiplied.
+// The sum of logarithms to the base 2 without a logarithm per rating: numbers are multiplied, and every now and then
+// the exponents of the products go into sums of their own.
 struct Log2Lik {
   double total = 0;
-  __m512 linear = _mm512_setzero_ps(), exponents = _mm512_setzero_ps(), mantissas = _mm512_set1_ps(1.0f);
+  __m512 linear = _mm512_setzero_ps(), product = _mm512_set1_ps(1.0f);
+  __m512i exponents = _mm512_setzero_si512();
   int count = 0;
-  // + a - log2(b), each in its own lanes.
+  // + a - log2(b), each in its own lanes; b between 2^-62 and 2^63, and `part` after two of them at the latest.
   STARCAST_INLINE void add(__mmask16 where_a, __m512 a, __mmask16 where_b, __m512 b) {
     linear = _mm512_mask_add_ps(linear, where_a, linear, a);
-    exponents = _mm512_mask_add_ps(exponents, where_b, exponents, _mm512_getexp_ps(b));
-    mantissas =
-        _mm512_mask_mul_ps(mantissas, where_b, mantissas, _mm512_getmant_ps(b, _MM_MANT_NORM_1_2, _MM_MANT_SIGN_src));
-    if (++count == 60) fold();  // sixteen lanes of as many mantissas below 2 are still a double
+    product = _mm512_mask_mul_ps(product, where_b, product, b);
+  }
+  // Leaves products from 1 to 2.
+  STARCAST_INLINE void part() {
+    const __m512i bits = _mm512_castps_si512(product);
+    exponents = _mm512_add_epi32(exponents, _mm512_srli_epi32(bits, 23));
+    product = _mm512_castsi512_ps(
+        _mm512_ternarylogic_epi32(bits, _mm512_set1_epi32(0x007fffff), _mm512_set1_epi32(0x3f800000), 0xea));
+    if (++count == 64) fold();
   }
   STARCAST_INLINE void fold() {
-    total += sum_of(linear, exponents, mantissas);
-    linear = exponents = _mm512_setzero_ps();
-    mantissas = _mm512_set1_ps(1.0f);
+    total += sum_of(linear, exponents, product, count);
+    linear = _mm512_setzero_ps();
+    exponents = _mm512_setzero_si512();
+    product = _mm512_set1_ps(1.0f);
     count = 0;
   }
-  static __attribute__((noinline)) double sum_of(__m512 linear, __m512 exponents, __m512 mantissas) {
+  static __attribute__((noinline)) double sum_of(__m512 linear, __m512i exponents, __m512 products, int count) {
     alignas(64) float lanes[16];
-    _mm512_store_ps(lanes, mantissas);
+    _mm512_store_ps(lanes, products);
     double product = 1;
     for (float m : lanes) product *= static_cast<double>(m);
-    return static_cast<double>(_mm512_reduce_add_ps(_mm512_sub_ps(linear, exponents))) - __builtin_log2(product);
+    return static_cast<double>(_mm512_reduce_add_ps(linear)) - _mm512_reduce_add_epi32(exponents) + 16 * 127 * count -
+           __builtin_log2(product);
   }
   STARCAST_INLINE double natural() {
     fold();

@@ -179,6 +179,7 @@ void packed_gradient_rows(const Pass& pass, int64_t first, int64_t last, float* 
       for (int pack = 0, n_packs = strip.n_packs; pack < n_packs; ++pack) {
         ask_ahead_for<R>(pass, stride, next + pack * R, visit.limit());
         strip.template link<Scored>(pack, loglik);
+        if constexpr (Scored) loglik.part();
       }
       strip.add_gradient(mover.n_registers, visit.sums, total);
     }

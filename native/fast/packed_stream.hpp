@@ -69,7 +69,8 @@ struct PackedStream {
     if (end - j > 2 * R) {
       Pack first = meet<true>(j, R), second = meet<true>(j + R, R);
       weigh(first);
-      for (j += 2 * R; end - j > R; j += R) {
+      const auto advance = [&]() __attribute__((always_inline)) {
+        j += R;
         if (j + ahead + R <= limit)
           for (int t = 0; t < R; ++t) prefetch(other(j + ahead + t), stride);
         const Pack third = meet<true>(j, R);
@@ -77,19 +78,30 @@ struct PackedStream {
         learn<true>(first, R);
         first = second;
         second = third;
+      };
+      for (j += R; end - j > 3 * R;) {
+        advance();
+        advance();
+        if constexpr (Scored) loglik.part();
       }
+      if (end - j > 2 * R) advance();
+      if constexpr (Scored) loglik.part();
+      j += R;
       Pack last = meet<false>(j, end - j);
       weigh(second);
       learn<true>(first, R);
       weigh(last);
       learn<true>(second, R);
+      if constexpr (Scored) loglik.part();
       learn<false>(last, end - j);
+      if constexpr (Scored) loglik.part();
       return;
     }
     for (; j < end; j += R) {
       Pack pack = meet<false>(j, end - j);
       weigh(pack);
       learn<false>(pack, end - j);
+      if constexpr (Scored) loglik.part();
     }
   }
 };

@@ -51,7 +51,11 @@ struct Visit {
         row(row),
         last_row(last_row),
         stride(stride),
-        sums(p.window.sums ? p.window.sums + row * stride : scratch) {}
+        sums(p.window.sums ? p.window.sums + row * stride : scratch) {
+    // What the step and the next row will want is far away by then.
+    if (p.velocity) prefetch(p.velocity + row * stride, stride);
+    if (row + 1 < last_row) prefetch(p.rows + (row + 1) * stride, stride);
+  }
 
   STARCAST_INLINE void begin_sums() const {
     if (pass.window.first) std::memset(sums, 0, sizeof(float) * stride);
