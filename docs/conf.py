@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from sphinx.application import Sphinx
+from sphinx.util import logging
 
 import starcast
 
@@ -32,18 +33,20 @@ autodoc_preserve_defaults = True
 python_use_unqualified_type_names = True
 napoleon_google_docstring = False
 napoleon_use_rtype = False
+napoleon_use_ivar = True
 # Types of NumPy, typing and the words of docstrings ("ndarray of shape …") have no page here; names of Starcast must.
 nitpick_ignore_regex = [("py:(class|data|obj|exc)", r"(?!starcast\.).*|starcast\.trust\.calibration\.M")]
 
 html_theme = "furo"
+QUIET = {"color-sidebar-link-text--top-level": "var(--color-foreground-primary)"}
 html_title = "Starcast"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sphinx = False
 html_theme_options = {
-    "light_css_variables": {"color-brand-primary": "#b3261e", "color-brand-content": "#b3261e"},
-    "dark_css_variables": {"color-brand-primary": "#ff8a80", "color-brand-content": "#ff8a80"},
+    "light_css_variables": {"color-brand-primary": "#a8202a", "color-brand-content": "#a8202a", **QUIET},
+    "dark_css_variables": {"color-brand-primary": "#ff9a94", "color-brand-content": "#ff9a94", **QUIET},
 }
 pygments_style = "friendly"
 pygments_dark_style = "monokai"
@@ -52,9 +55,12 @@ pygments_dark_style = "monokai"
 PAGES = {"README.md": "index.md", "CHANGELOG.md": "changelog.md", "benchmarks/README.md": "benchmarks.md"}
 LINK = re.compile(r"(?<=\]\()(\.\./[^)#\s]+\.md)(?=[)#])")
 
+FETCHED = re.compile(r"<(?:script|img|iframe|link|source)\b[^>]*(?:src|href)=\"((?:https?:)?//[^\"]+)")
+
 
 def setup(app: Sphinx) -> None:
     app.connect("source-read", lead_into_the_site)
+    app.connect("build-finished", ask_no_other_host)
 
 
 def lead_into_the_site(app: Sphinx, docname: str, source: list[str]) -> None:
@@ -68,3 +74,10 @@ def lead_into_the_site(app: Sphinx, docname: str, source: list[str]) -> None:
         )
 
     source[0] = LINK.sub(page, source[0])
+
+
+def ask_no_other_host(app: Sphinx, error: Exception | None) -> None:
+    """Warn, and so fail a strict build, where a page would fetch something from elsewhere."""
+    for page in Path(app.outdir).rglob("*.html"):
+        for found in FETCHED.findall(page.read_text(encoding="utf-8")):
+            logging.getLogger(__name__).warning("%s fetches %s", page.name, found)
