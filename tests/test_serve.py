@@ -659,6 +659,22 @@ def test_lists_that_are_asked_for_at_once_are_those_of_one_at_a_time(monkeypatch
     assert max(groups) == 16
 
 
+def test_a_question_that_breaks_costs_the_others_of_its_group_nothing(monkeypatch, caplog):
+    from starcast.serve import app, doors
+
+    def together(served, questions):
+        if any(question.user == 7 for question in questions):
+            raise RuntimeError("a bug")
+        return answers.recommend_together(served, questions)
+
+    replaced = tuple(door._replace(together=together) if door.together else door for door in doors.DOORS)
+    monkeypatch.setattr(app, "DOORS", replaced)
+    service = Service(tiny())
+    questions = [("POST", "/api/recommend", {"json": {"user": user, "n": 3}}) for user in range(1, 31)]
+    statuses = [reply.status_code for reply in ask_together(service, *questions)]
+    assert statuses == [500 if user == 7 else 200 for user in range(1, 31)]
+
+
 def test_a_mishap_in_a_group_is_one_for_all_and_the_next_group_goes_on(monkeypatch):
     broken = [True]
 

@@ -72,7 +72,7 @@ def serve(
     count = min(cores, MOST_WORKERS) if workers is None else workers
     if count < 1:
         raise ParameterError(f"workers must be at least 1, got {count}.")
-    hosts = set(allow_host or []) | (set(LOOPBACK) | {f"[{LOOPBACK[-1]}]"} if host in LOOPBACK else {host})
+    hosts = set(allow_host or []) | (set(LOOPBACK) | {f"[{LOOPBACK[-1]}]"} if host in LOOPBACK else {host, f"[{host}]"})
     open_to_all = "*" in hosts or (host not in LOOPBACK and not allow_host)
     rules = Rules(
         limits, _token(token_file), None if open_to_all else frozenset(hosts), access_log, max(1, cores // count)

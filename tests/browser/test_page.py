@@ -195,6 +195,24 @@ def test_all_films_or_the_well_known(page, cinema):
     assert set(asked[-1]["candidates"]) == everything
 
 
+def test_well_known_films_that_a_new_model_does_not_know_are_asked_for_again(new_page, cinema):
+    page = new_page(excused=["404"])
+    visit(page, cinema)
+    rate(page, 0, 3)
+    lists = []
+
+    def refuse_once(route):
+        lists.append(route.request.post_data_json["candidates"])
+        told = {"error": {"code": "unknown_item", "message": "one of the candidates is unknown."}}
+        route.fulfill(status=404, json=told) if len(lists) == 1 else route.continue_()
+
+    page.route("**/api/fold-in", refuse_once)
+    with page.expect_request("**/api/items?**limit=100**"):
+        rate(page, 1, 4)
+    assert len(lists) == 2
+    assert page.get_by_role("alert").count() == 0
+
+
 def test_surer_films_can_be_asked_for(page, cinema):
     rate_five(page)
     slide(page, 0.6)

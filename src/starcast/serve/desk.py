@@ -60,17 +60,21 @@ class Desk:
         questions = [question for question, _ in group]
         self._is_grouping = True
         work = asyncio.get_running_loop().run_in_executor(self._threads, answer, served, questions)
-        work.add_done_callback(lambda done: self._end_group([future for _, future in group], done))
+        work.add_done_callback(lambda done: self._end_group(first, group, done))
 
-    def _end_group(self, futures: "list[asyncio.Future[Any]]", done: "asyncio.Future[Any]") -> None:
+    def _end_group(self, key: Any, group: "list[tuple[Any, asyncio.Future[Any]]]", done: "asyncio.Future[Any]") -> None:
         self._is_grouping = False
         failed = done.exception()
-        answers = [failed] * len(futures) if failed else done.result()
-        for future, answer in zip(futures, answers, strict=True):
-            if isinstance(answer, BaseException):
-                future.set_exception(answer)
-            else:
-                future.set_result(answer)
+        if failed and len(group) > 1:  # each again, alone: one question must not cost the others their answers
+            for member in group:
+                self._groups[(*key[:2], ("alone", member[1]))] = [member]
+        else:
+            answers = [failed] if failed else done.result()
+            for (_, future), answer in zip(group, answers, strict=True):
+                if isinstance(answer, BaseException):
+                    future.set_exception(answer)
+                else:
+                    future.set_result(answer)
         self._next_group()
 
     def _admit(self) -> Served:

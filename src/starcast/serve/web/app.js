@@ -1,6 +1,6 @@
 // The page: who asks, what is asked of the service, and what the slider does to the answers.
 
-import { get, latest, post } from "./api.js";
+import { get, latest, post, Refused } from "./api.js";
 import { Combobox } from "./combobox.js";
 import { Connection } from "./connection.js";
 import { at, Chart, FULL, SMALL } from "./curve.js";
@@ -98,11 +98,18 @@ class Page {
   }
 
   async #list(path, asked, signal) {
-    const famous = this.store.state.view === "famous" ? { candidates: await this.#wellKnown() } : {};
-    return post(path, { ...asked, ...famous, n: N, threshold: this.floor }, signal);
+    const ask = (famous = {}) => post(path, { ...asked, ...famous, n: N, threshold: this.floor }, signal);
+    if (this.store.state.view !== "famous") return ask();
+    try {
+      return await ask({ candidates: await this.#wellKnown() });
+    } catch (error) {
+      if (!(error instanceof Refused && (error.status === 404 || error.status === 422))) throw error;
+      this.famous = null; // another model may be served by now, which does not know all of them
+      return ask({ candidates: await this.#wellKnown() });
+    }
   }
 
-  /** The items that are rated most; asked for once, and again only if that failed. */
+  /** The items that are rated most; asked for once, and again if that failed or they are no longer known. */
   #wellKnown() {
     const ask = async () => (await get("api/items", { query: "", limit: FAMOUS })).items.map((film) => film.item);
     this.famous ??= ask().catch((error) => {
@@ -194,6 +201,7 @@ class Page {
       const { reasons } = await post("api/explain", { ...asked, item: film.item, n: 5 });
       if (this.asked.get(panel) === mine) showWhy(panel, film, reasons, this.scores, whose);
     } catch (error) {
+      if (this.asked.get(panel) !== mine) return;
       showNoWhy(panel, film, this.scores, "The reasons could not be fetched.");
       onFail(error);
     }
