@@ -14,7 +14,10 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
+sys.path.insert(0, str(ROOT / "docs"))
+
 from bars import Results, all_bars, read_results  # noqa: E402
+from quality_figures import quality  # noqa: E402
 
 PAGES = (ROOT / "docs" / "performance.md", ROOT / "README.md")
 BLOCK = re.compile(r"(<!-- figures: ([a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -362,6 +365,7 @@ def headlines(results: Results) -> list[tuple[str, str, dict[str, float]]]:
 BLOCKS: dict[str, Callable[[Results], str]] = {
     "where": where, "bars": bars, "rounds": rounds, "passes": passes, "machine": machine, "roofline": roofline,
     "rest": rest, "to-one": to_one, "memory": memory, "start": start, "gpu": gpu, "paper": paper, "readme": readme,
+    "quality": quality,
 }  # fmt: skip
 BLOCKS |= {name: contest(name) for name in ("fit", "distributions", "predict", "recommend", "search", "read", "keep")}
 
