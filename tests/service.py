@@ -99,9 +99,9 @@ class Process:
                 [sys.executable, "-m", "starcast", "serve", "--port", "0", *map(str, options)],
                 stdout=subprocess.PIPE, stderr=file, env=os.environ | {"COLUMNS": "200", "PYTHONUNBUFFERED": "1"},
             )  # fmt: skip
-        line = self.process.stdout.readline().decode()
-        found = re.search(r"http://127\.0\.0\.1:(\d+)", line)
-        assert found, f"it did not start: {line!r} {self.log.read_text()}"
+        self.told = self.process.stdout.readline().decode()
+        found = re.search(r"http://127\.0\.0\.1:(\d+)", self.told)
+        assert found, f"it did not start: {self.told!r} {self.log.read_text()}"
         self.port = int(found[1])
         self.url = f"http://127.0.0.1:{self.port}"
 
