@@ -36,6 +36,11 @@ class Block:
     def __str__(self) -> str:
         return f"{self.page}:{self.line}"
 
+    @property
+    def head(self) -> str:
+        """The language and the first line."""
+        return f"{self.language}: {self.text.partition(chr(10))[0]}"
+
 
 def blocks_of(text: str, page: str) -> list[Block]:
     """Return the fenced blocks of a page."""
@@ -61,7 +66,7 @@ class Reader:
     not_run : dict
         Patterns of the beginnings of commands that are passed over, with the reason.
     shown : dict
-        Languages, or first lines of ``text``, that are there to be read only, with the reason.
+        Patterns of the language and first line of blocks that are there to be read only, with the reason.
     tolerance : float
         How far a printed number may be from the one that is shown.
     """
@@ -88,10 +93,8 @@ class Reader:
             assert shape(json.loads(self.answer)) == shape(json.loads(block.text)), f"{block}: another answer"
             self.answer = ""
         else:
-            key = block.text.split("\n")[0] if block.language == "text" else block.language
-            assert DIRECTIVE.fullmatch(block.language) or key in self.shown, (
-                f"{block}: how is {key!r} to be run? Else list it, with the reason."
-            )
+            told = f"{block}: how is this block of {block.language!r} to be run? Else list it, with the reason."
+            assert DIRECTIVE.fullmatch(block.language) or matching(self.shown, block.head), told
 
     def close(self) -> None:
         """Stop what was started."""
@@ -159,9 +162,9 @@ def _goes_on(command: str) -> bool:
     return False
 
 
-def matching(patterns: dict[str, str], command: str) -> str | None:
-    """Return the first pattern that the command begins with."""
-    return next((pattern for pattern in patterns if re.match(pattern, command)), None)
+def matching(patterns: dict[str, str], text: str) -> str | None:
+    """Return the first pattern that the text begins with."""
+    return next((pattern for pattern in patterns if re.match(pattern, text)), None)
 
 
 def compare(got: str, told: str, tolerance: float, block: Block) -> None:
