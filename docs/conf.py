@@ -33,7 +33,7 @@ autodoc_preserve_defaults = True
 python_use_unqualified_type_names = True
 napoleon_google_docstring = False
 napoleon_use_rtype = False
-napoleon_use_ivar = True
+napoleon_custom_sections = [("Attributes", "params_style")]  # a list, several of a kind in a line
 # Types of NumPy, typing and the words of docstrings ("ndarray of shape …") have no page here; names of Starcast must.
 nitpick_ignore_regex = [("py:(class|data|obj|exc)", r"(?!starcast\.).*|starcast\.trust\.calibration\.M")]
 

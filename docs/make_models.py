@@ -1,0 +1,146 @@
+"""Fills the figures of the models' pages from benchmarks/results: python docs/make_models.py.
+
+``docs/models/NAME.md`` is the page of ``MODELS["NAME"]``; what stands between ``<!-- figures: … -->`` and
+``<!-- end -->`` is written here.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from make_performance import BLOCK, ROOT, Results, number, read_results, table
+
+from starcast.models import MODELS
+
+FOLDER = ROOT / "docs" / "models"
+DATASETS = {"ml-100k": "MovieLens 100K", "ml-1m": "MovieLens 1M", "filmtrust": "FilmTrust"}
+MEASURES = {"nll": "NLL", "rmse": "RMSE", "ece": "ECE", "aurc": "AURC", "1-MAE": "1-MAE", "accuracy": "accuracy"}
+NEURAL = {"mlp": "MLP in batches", "gcmc": "GCMC", "ngcf": "NGCF", "mwgp": "MWGP"}  # as neural.json calls them
+
+
+def main() -> None:
+    results = read_results(ROOT / "benchmarks" / "results")
+    for page in FOLDER.glob("*.md"):
+        page.write_text(fill(page, results), encoding="utf-8")
+
+
+def fill(page: Path, results: Results) -> str:
+    """Return a page with its figures filled in."""
+    text = page.read_text(encoding="utf-8")
+    return BLOCK.sub(lambda found: f"{found[1]}{BLOCKS[found[2]](page.stem, results)}\n{found[3]}", text)
+
+
+def fares(name: str, results: Results) -> str:
+    """Return the model's measures on the paper's test splits, and its place among all models by log-loss."""
+    rows = []
+    for dataset, title in DATASETS.items():
+        found = measures(name, dataset, results)
+        order = sorted(MODELS, key=lambda other: measures(other, dataset, results)["nll"])
+        told = [f"{found[measure]:.3f}" if measure in found else "—" for measure in MEASURES]
+        rows.append([title, *told, f"{order.index(name) + 1} of {len(order)}"])
+    return table(["", *MEASURES.values(), "place by NLL"], rows) + "\n\n" + source(name, results)
+
+
+def measures(name: str, dataset: str, results: Results) -> Mapping[str, float]:
+    """Return what a model reaches with its defaults; of OrdinalMF the means of five seeds."""
+    if name == "ordinalmf":
+        return {measure: results["flagship"][f"{dataset} raw {measure}"][0] for measure in MEASURES}
+    if name in NEURAL:
+        return dict(results["neural"][f"{dataset} {NEURAL[name]}"])
+    return dict(results["quality"][f"{dataset} {name}"])
+
+
+def source(name: str, results: Results) -> str:
+    """Return what the figures are of, and how they are had again."""
+    if name == "ordinalmf":
+        told = f"defaults, mean of seeds 0 to 4; `{results['flagship']['command']}`"
+    elif name in NEURAL:
+        told = f"the settings of [the neural models' page](neural.md), seed 0; {_made(results['neural'])}"
+    else:
+        told = f"defaults, seed 0; {_made(results['quality'])}"
+    return f"*The paper's test splits, no threshold, {told}. [What the columns mean](../metrics.md).*"
+
+
+def _made(file: Mapping[str, str]) -> str:
+    return f"`{file['command']}`, commit `{file['commit']}`"
+
+
+def cost(name: str, results: Results) -> str:
+    """Return seconds of a fit, time of an answer and size of a file."""
+    if name in NEURAL:
+        rows = [
+            [title, f"{number(found['seconds'])} s", f"{found['epochs']:,}", found["device"]]
+            for dataset, title in DATASETS.items()
+            for found in [results["neural"][f"{dataset} {NEURAL[name]}"]]
+        ]
+        note = (
+            f"*`{results['neural']['command']}`, commit `{results['neural']['commit']}`; the CPU had other work, too.*"
+        )
+        return table(["", "a fit", "epochs", "on"], rows) + "\n\n" + note
+    found = results["cost"]
+    rows = [
+        [
+            f"{DATASETS[dataset]}, {found[dataset]['ratings']:,} ratings",
+            f"{number(row['fit_seconds'])} s"
+            if row["fit_seconds"] >= 0.1
+            else f"{number(row['fit_seconds'] * 1e3)} ms",
+            f"{number(row['answer_ns'] / 1e3)} µs",
+            f"{number(row['file_bytes'] / 1e6)} MB",
+        ]
+        for dataset in ("ml-100k", "ml-1m")
+        for row in [found[f"{dataset} {name}"]]
+    ]
+    note = (
+        f"*Defaults, {found['threads']} threads of {found['processor']}, the least of {found['turns']} on a machine "
+        f"that had other work, too; the file holds names and ratings as well. {_made(found)}.*"
+    )
+    parts = [table(["", "a fit", "a distribution", "the file"], rows), *rounds(name, results), note]
+    return "\n\n".join(parts)
+
+
+def _seconds(value: float) -> str:
+    return f"{number(value)} s" if value >= 0.1 else f"{number(value * 1e3)} ms"
+
+
+def rounds(name: str, results: Results) -> Iterator[str]:
+    """Yield what a round costs a rating, for the models that go in rounds."""
+    found = results["rounds"]
+    kinds = {"resbemf": ("resbemf", "exact")}.get(name, (name,))
+    told = [
+        f"{row['title']}: {number(row['ms']['median'] * 1e6 / found['n_ratings'])} ns"
+        for kind in kinds
+        if (row := found["rounds"].get(kind))
+    ]
+    if told:
+        yield (
+            f"A round, {found['n_factors']} factors, takes this long a rating on MovieLens 1M: {', '.join(told)} "
+            f"({_made(found)})."
+        )
+
+
+def everyone(_: str, results: Results) -> str:
+    """Return the table of all models: what they reach, what they cost."""
+    rows = []
+    for name, cls in sorted(MODELS.items(), key=lambda pair: measures(pair[0], "ml-1m", results)["nll"]):
+        losses = [f"{measures(name, dataset, results)['nll']:.3f}" for dataset in DATASETS]
+        took = results["cost"].get(f"ml-1m {name}", {}).get("fit_seconds")
+        told = (
+            f"{number(took)} s" if took else f"{number(results['neural'][f'ml-1m {NEURAL[name]}']['seconds'])} s, GPU"
+        )
+        rows.append([f"[{cls.__name__}]({name}.md)", f"`{name}`", *losses, told])
+    return table(["model", "name", *(f"NLL, {title}" for title in DATASETS.values()), "a fit, MovieLens 1M"], rows)
+
+
+def luck(_: str, results: Results) -> str:
+    """Return the calibration error that chance alone would leave."""
+    rows = [
+        [title, *(f"{value:.3f}" for value in results["flagship"][f"{dataset} perfect ece, mean and ninth decile"])]
+        for dataset, title in DATASETS.items()
+    ]
+    return table(["ECE that luck alone would give", "mean", "ninth decile"], rows)
+
+
+BLOCKS: dict[str, Callable[[str, Results], str]] = {"fares": fares, "cost": cost, "everyone": everyone, "luck": luck}
+
+
+if __name__ == "__main__":
+    main()
