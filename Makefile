@@ -55,6 +55,7 @@ peers: $(PEERS)/.made
 # Tables come from benchmarks/results and from the code; figures that need fits are drawn only when asked for.
 docs: $(VENV)/.docs $(if $(FIGURES),figures)
 	@$(BIN)/python docs/make_performance.py
+	@$(BIN)/python docs/make_models.py
 	@$(BIN)/python docs/make_reference.py
 	@$(BIN)/python -m sphinx -W --keep-going -n -E -q -d build/doctrees docs build/site
 	@echo "» open build/site/index.html"

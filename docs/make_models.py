@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from make_performance import BLOCK, ROOT, Results, number, read_results, table
+from quality_figures import DATA as DATASETS
 
 from starcast.models import MODELS
 
 FOLDER = ROOT / "docs" / "models"
-DATASETS = {"ml-100k": "MovieLens 100K", "ml-1m": "MovieLens 1M", "filmtrust": "FilmTrust"}
 MEASURES = {"nll": "NLL", "rmse": "RMSE", "ece": "ECE", "aurc": "AURC", "1-MAE": "1-MAE", "accuracy": "accuracy"}
 NEURAL = {"mlp": "MLP in batches", "gcmc": "GCMC", "ngcf": "NGCF", "mwgp": "MWGP"}  # as neural.json calls them
 

@@ -51,7 +51,7 @@ def _command(name: str, command: Any) -> Iterator[str]:
     words = [_place(param) for param in taken]
     yield f"## starcast {name}"
     yield MARKUP.sub("", command.help.strip())
-    yield f"```text\nstarcast {' '.join([name, *words, '[OPTIONS]'])}\n```"
+    yield f"`starcast {' '.join([name, *words, '[OPTIONS]'])}`"
     if taken:
         yield table(["argument", "what"], [[f"`{_called(param)}`", _cell(param.help)] for param in taken])
     yield table(["option", "what", "unless told"], [_option(param) for param in options])

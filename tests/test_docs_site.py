@@ -8,13 +8,17 @@ import pytest
 
 import starcast
 from starcast import metrics, trust
+from starcast.models import MODELS
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 sys.path[:0] = [str(ROOT / "benchmarks"), str(DOCS)]
 
+import make_models  # noqa: E402
 import make_reference  # noqa: E402
+from make_performance import BLOCK, read_results  # noqa: E402
 
+RESULTS = read_results(ROOT / "benchmarks" / "results")
 REFERENCE = "\n".join(page.read_text(encoding="utf-8") for page in (DOCS / "api").glob("*.rst"))
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "benchmarks" / "README.md", *DOCS.rglob("*.md")]
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)\s]*)?\)|(?:src|href)=\"([^\"#]+)")
@@ -45,3 +49,36 @@ def test_every_link_to_a_file_leads_to_one(page):
     targets = {one or other for one, other in LINK.findall(text)}
     missing = [target for target in targets if ":" not in target and not (page.parent / target).exists()]
     assert not missing
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_model_has_a_page_with_its_formula_its_worth_and_its_cost(name):
+    page = DOCS / "models" / f"{name}.md"
+    text = page.read_text(encoding="utf-8")
+    assert text.startswith(f"# {MODELS[name].__name__}\n")
+    assert "$$" in text
+    assert {"fares", "cost"} <= {block for _, block, _ in BLOCK.findall(text)}
+    assert "## When to take it" in text
+    assert make_models.fill(page, RESULTS) == text, "run: make docs"
+
+
+def test_the_models_are_listed_by_their_worth():
+    page = DOCS / "models" / "index.md"
+    text = page.read_text(encoding="utf-8")
+    assert make_models.fill(page, RESULTS) == text, "run: make docs"
+    assert all(f"({name}.md)" in text for name in MODELS)
+
+
+def test_a_models_page_changes_when_a_figure_does():
+    changed = RESULTS | {
+        "quality": RESULTS["quality"] | {"ml-1m bemf": RESULTS["quality"]["ml-1m bemf"] | {"nll": 9.0}}
+    }
+    page = DOCS / "models" / "bemf.md"
+    assert "| 9.000 |" in make_models.fill(page, changed)
+    assert "13 of 13" in make_models.fill(page, changed)
+
+
+def test_every_metric_is_on_the_page_of_metrics():
+    text = (DOCS / "metrics.md").read_text(encoding="utf-8")
+    curves = {"ReliabilityCurve", "RiskCoverage"}  # what functions that are named there return
+    assert {name for name in metrics.__all__ if f"`{name}`" not in text} == curves
