@@ -11,6 +11,7 @@ from starcast.datasets import (
 )
 from starcast.distribution import Distribution
 from starcast.errors import (
+    ClusterError,
     DataError,
     DivergenceError,
     DownloadError,
@@ -65,6 +66,7 @@ __all__ = [
     "SPACES",
     "BeMF",
     "BiasedMF",
+    "ClusterError",
     "DataError",
     "DirMF",
     "Distribution",

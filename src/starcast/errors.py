@@ -12,6 +12,7 @@
     ├── FileError            (OSError)      a file that cannot be read or written
     │   ├── FileFormatError                 a file that is not what it should be
     │   └── DownloadError                   a data set that could not be fetched
+    ├── ClusterError         (RuntimeError) a Ray cluster that cannot be reached, or is too small
     └── MissingExtraError    (ImportError)  an optional library that is not installed
 """
 
@@ -83,6 +84,10 @@ class FileFormatError(FileError):
 
 class DownloadError(FileError):
     """A data set that could not be fetched."""
+
+
+class ClusterError(StarcastError, RuntimeError):
+    """A Ray cluster that cannot be reached, or is too small for what was asked of it."""
 
 
 class MissingExtraError(StarcastError, ImportError):

@@ -29,9 +29,7 @@ def write(path: str | os.PathLike[str], meta: Mapping[str, Any], arrays: Mapping
     tensors: dict[str, Array] = {}
     for name, array in arrays.items():
         if array.dtype == object:
-            encoded = [text.encode() for text in array]
-            tensors[f"{name}.bytes"] = np.frombuffer(b"".join(encoded), np.uint8)
-            tensors[f"{name}.ends"] = np.cumsum([len(text) for text in encoded], dtype=np.int64)
+            tensors[f"{name}.bytes"], tensors[f"{name}.ends"] = encode_texts(array)
         else:
             tensors[name] = np.ascontiguousarray(array)
     header = {
@@ -54,7 +52,7 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Array]
     data = np.memmap(file, np.uint8, mode="r", offset=0) if file.stat().st_size else np.empty(0, np.uint8)
     arrays = {name: _view(file, name, data[begin:], entry) for name, entry in header.items()}
     for name in [name.removesuffix(".ends") for name in arrays if name.endswith(".ends")]:
-        arrays[name] = _decode(file, name, arrays.pop(f"{name}.bytes", None), arrays.pop(f"{name}.ends"))
+        arrays[name] = decode_texts(file, name, arrays.pop(f"{name}.bytes", None), arrays.pop(f"{name}.ends"))
     return meta, arrays
 
 
@@ -116,7 +114,13 @@ def _view(file: Path, name: str, data: Array, entry: Mapping[str, Any]) -> Array
     return data[start:end].view(np.ndarray).view(DTYPES[entry["dtype"]]).reshape(entry["shape"])
 
 
-def _decode(file: Path, name: str, content: Array | None, ends: Array) -> Array:
+def encode_texts(texts: Array) -> tuple[Array, Array]:
+    """Return the UTF-8 bytes of an array of str, and the place where each text ends in them."""
+    encoded = [text.encode() for text in texts]
+    return np.frombuffer(b"".join(encoded), np.uint8), np.cumsum([len(text) for text in encoded], dtype=np.int64)
+
+
+def decode_texts(file: Path, name: str, content: Array | None, ends: Array) -> Array:
     """Return an array of str from its bytes and the place where each text ends."""
     sound = (
         content is not None

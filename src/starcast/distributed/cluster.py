@@ -1,0 +1,66 @@
+"""The way to Ray: a cluster that is there is joined, else one is started on this machine."""
+
+import importlib
+import os
+import socket
+from typing import Any
+
+from starcast.errors import ClusterError, MissingExtraError, ParameterError
+
+
+def connect(workers: int | None = None, purpose: str = "working on Ray") -> Any:
+    """Return the module ``ray``, connected.
+
+    A connection that this process has is kept. Otherwise the cluster that the environment variable ``RAY_ADDRESS``
+    names is joined; where it names none, Ray starts on this machine, with a place for each of the `workers`, however
+    few cores there are, and ends with this process.
+
+    Parameters
+    ----------
+    workers : int, optional
+        How many are wanted at work at a time; checked against the places that the cluster has.
+    purpose : str
+        What Ray is wanted for, as the error says it where Ray is not installed.
+    """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # it would tell others about it
+    # Ray changes its handling of this in a later release and warns of it in every process until it is set.
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    try:
+        ray: Any = importlib.import_module("ray")
+    except ImportError:
+        raise MissingExtraError(purpose, "Ray", "ray") from None
+    if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
+        raise ParameterError(f"workers must be a whole number of at least 1, got {workers!r}.")
+    if not ray.is_initialized():
+        _start(ray, workers)
+    places = ray.cluster_resources().get("CPU", 0)
+    if workers is not None and places < workers:
+        raise ClusterError(
+            f"{workers} workers need as many CPUs, the Ray cluster has {places:g}. Ask for fewer workers, or start "
+            "more nodes: ray start --address=…"
+        )
+    return ray
+
+
+def _start(ray: Any, workers: int | None) -> None:
+    address = os.environ.get("RAY_ADDRESS")
+    if address and address not in ("auto", "local"):
+        _knock(address)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    local: dict[str, Any] = {} if address else {"num_cpus": max(cores, workers or 1), "include_dashboard": False}
+    try:
+        ray.init(address=address or "local", log_to_driver=False, logging_level="ERROR", **local)
+    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+        where = f"the Ray cluster at RAY_ADDRESS={address} cannot be joined" if address else "Ray cannot be started"
+        raise ClusterError(f"{where}: {str(error).splitlines()[0] if str(error) else error!r}") from None
+
+
+def _knock(address: str) -> None:
+    """Raise an error if nobody listens at an address: Ray itself would wait there for a quarter of an hour."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
+    except (OSError, ValueError, OverflowError) as error:
+        raise ClusterError(
+            f"nobody answers at RAY_ADDRESS={address} ({error}). Start a cluster there with: ray start --head"
+        ) from None
