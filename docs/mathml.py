@@ -1,5 +1,6 @@
 """Formulas as MathML, written when the site is built: no script, no font and no other host is needed to read them."""
 
+import re
 from typing import Any
 
 from docutils import nodes
@@ -8,7 +9,13 @@ from sphinx.application import Sphinx
 from sphinx.util import logging
 
 logger = logging.getLogger(__name__)
-SPELLINGS = {r"\arg": r"\operatorname{arg}"}  # what the converter does not know, in words that it does
+# What the converter does not know or draws badly, in words that it draws well.
+SPELLINGS = (
+    (r"\\arg\b", r"\\operatorname{arg}"),
+    (r"\\[bB]ig(l|r)\b", lambda found: {"l": r"\left", "r": r"\right"}[found[1]]),
+    (r"\\sum_", r"\\sum\\limits_"),  # beneath in a display, beside it in a line
+    (r"\\(log|ln|exp)\b(?!\s*(?:[({\[_^]|\\left))", r"\\\1\\,"),
+)
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
@@ -29,8 +36,8 @@ def block(writer: Any, node: nodes.math_block) -> None:
 
 def to_mathml(formula: str, display: str, node: nodes.Node | None = None) -> str:
     r"""Return a formula in LaTeX as MathML; what cannot be drawn is a warning, and so fails the strict build."""
-    for unknown, known in SPELLINGS.items():
-        formula = formula.replace(unknown, known)
+    for unknown, known in SPELLINGS:
+        formula = re.sub(unknown, known, formula)
     try:
         found = convert(formula, display=display)
     except Exception as error:  # the converter has no common base for what it raises
