@@ -264,3 +264,17 @@ def test_a_test_file_of_one_score_is_measured_on_the_models_scale(model, tmp_pat
     code, text, _ = run("evaluate", model, file, "--sep", "\\t", "-t", "0", "--json")
     assert code == 0
     assert 0 <= json.loads(text)[0]["1-MAE"] <= 1
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("1,1,5\n1,2,x\n", "Fix them, or pass --on-bad skip to leave them out."),
+        ("1,1,5\n1,1,4\n", "Pass --duplicates first, last or mean."),
+        ("1,1,5\né,1,4\n", "Pass its encoding, such as --encoding latin-1."),
+    ],
+)
+def test_an_error_names_options_as_they_are_typed(text, told, tmp_path, run):
+    file = tmp_path / "ratings.csv"
+    file.write_bytes(text.encode("latin-1"))
+    mistake(run("fit", file), f"{told}\n")

@@ -29,6 +29,7 @@ from starcast.console import (
     User,
     err,
     fold_file,
+    in_options,
     named_as_in,
     out,
     parse_parameter,
@@ -78,7 +79,7 @@ def main() -> None:
     try:
         app(prog_name="starcast")
     except StarcastError as error:
-        err.print(f"[bold red]error:[/bold red] {escape(str(error))}", soft_wrap=True, highlight=False)
+        err.print(f"[bold red]error:[/bold red] {escape(in_options(str(error)))}", soft_wrap=True, highlight=False)
         sys.exit(2)
 
 

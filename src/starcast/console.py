@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,6 +24,7 @@ from starcast.split import benchmark_split
 out = Console()
 err = Console(stderr=True)
 
+ARGUMENT = re.compile(r"""\b(on_bad|duplicates|encoding|sep|columns)=((?:["'][^"']+["'](?:, | or )?)*)""")
 WRITERS = {".csv": "write_csv", ".parquet": "write_parquet", ".json": "write_json"}
 
 
@@ -167,6 +169,16 @@ def show(data: Any, table: Any, as_json: bool) -> None:
         sys.stdout.write(json.dumps(plain(data), allow_nan=False, ensure_ascii=False) + "\n")
     else:
         out.print(table)
+
+
+def in_options(message: str) -> str:
+    """Return an error of the library in the words of the command line: ``on_bad="skip"`` is ``--on-bad skip`` there."""
+
+    def option(found: re.Match[str]) -> str:
+        name, values = found[1].replace("_", "-"), found[2].replace('"', "").replace("'", "")
+        return f"--{name} {values}" if values else f"--{name}"
+
+    return ARGUMENT.sub(option, message)
 
 
 def plain(value: Any) -> Any:
