@@ -37,7 +37,6 @@ SHOWN = {
     r"nginx: ": "needs a web server",
     r"ini: ": "needs systemd",
     r"bibtex: ": "how to cite",
-    r"text: starcast [a-z]+ .*\[OPTIONS\]$": "how a command is called; written by the code",
     r"text: errors → names": "a drawing",
     r"text: starcast_requests_total": "grows with every question",
 }
