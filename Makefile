@@ -21,7 +21,7 @@ help:
 	@echo "make torch  PyTorch for the neural models, whose tests run then, too"
 	@echo "make lint   ruff and mypy"
 	@echo "make bench  how fast it is, beside other libraries; QUICK=1 in minutes, PARTS=jobs one part of it"
-	@echo "make docs   the docs site in build/site, strictly; FIGURES=1 draws the figures anew, which fits models"
+	@echo "make docs   the docs site in build/site, strictly; FIGURES=1 draws all figures anew, which fits models for minutes"
 	@echo "make clean  remove what was built"
 
 demo: $(VENV)/.demo
@@ -62,6 +62,7 @@ docs: $(VENV)/.docs $(if $(FIGURES),figures)
 
 figures: $(VENV)/.docs
 	@$(BIN)/python docs/make_figures.py
+	@$(BIN)/python docs/make_page_images.py
 
 $(VENV)/.python:
 	@echo "» making a virtual environment in $(VENV)"

@@ -1,18 +1,22 @@
-"""Remakes the pictures of the page from a running service.
+"""Remakes the pictures of the page: python docs/make_page_images.py, or with the address of a running service.
 
-    starcast serve model.starcast --test ml-1m --split benchmark --name "MovieLens 1M" --port 8080
-    python docs/make_page_images.py http://127.0.0.1:8080
-
-The page uses the system's fonts; the pictures were made with fonts-inter and fonts-texgyre installed.
+Without an address MovieLens 1M is fitted, once, into build/page.starcast, and served with its test part. The page
+uses the system's fonts; the pictures were made with fonts-inter and fonts-texgyre installed.
 """
 
+import contextlib
+import re
 import shutil
+import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
 IMAGES = Path(__file__).parent / "images"
+MODEL = Path(__file__).parents[1] / "build" / "page.starcast"
+STARCAST = [sys.executable, "-m", "starcast"]
 RATINGS = {"the matrix 1999": 5, "godfather the 1972": 4, "toy story 1995": 3, "american beauty": 5, "dumb & dumber": 1}
 LIMIT = 300_000  # bytes of a picture
 
@@ -26,6 +30,21 @@ def main(address: str) -> None:
         desk(browser, address)
         phone(browser, address)
         browser.close()
+
+
+@contextlib.contextmanager
+def served() -> Iterator[str]:
+    """The address of MovieLens 1M, served for as long as it is needed."""
+    benchmark = ["ml-1m", "--split", "benchmark"]
+    if not MODEL.exists():
+        subprocess.run([*STARCAST, "fit", *benchmark, "--out", str(MODEL)], check=True)
+    serve = [*STARCAST, "serve", str(MODEL), "--test", *benchmark, "--name", "MovieLens 1M", "--port", "0"]
+    with subprocess.Popen(serve, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as service:
+        assert service.stdout is not None
+        try:
+            yield next(found[0] for line in service.stdout if (found := re.search(r"http://\S+", line)))
+        finally:
+            service.terminate()
 
 
 def desk(browser: Browser, address: str) -> None:
@@ -73,6 +92,5 @@ def keep(page: Page, name: str) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
-        sys.exit(__doc__)
-    main(sys.argv[1])
+    with contextlib.nullcontext(sys.argv[1]) if len(sys.argv) > 1 else served() as address:
+        main(address)
