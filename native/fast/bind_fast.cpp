@@ -9,15 +9,13 @@
 #include <new>
 #include <stdexcept>
 
-#include "bind_side.hpp"
+#include "bind_scores.hpp"
 
 using namespace nb::literals;
 
 namespace starcast {
 
 namespace {
-
-using Rows = Array<float, 2>;
 
 Watch watch_of(const nb::object& callback) {
   Watch watch;
@@ -31,34 +29,6 @@ Watch watch_of(const nb::object& callback) {
     return nb::cast<bool>(nb::bool_(nb::handle(callback)(round, objective)));
   };
   return watch;
-}
-
-void require_rows(const Rows& rows, const Layout& layout, int n_planes) {
-  require(static_cast<int64_t>(rows.shape(1)) == layout.stride(n_planes) &&
-              reinterpret_cast<uintptr_t>(rows.data()) % 64 == 0,
-          "rows must come from allocate_rows(n_rows, n_planes, n_scores).");
-}
-
-ScoreFit score_fit(Method method, int64_t n_users, int64_t n_items, Rows P, Rows Q, Array<float, 1> base,
-                   Array<const float, 1> values, int n_factors, bool biased) {
-  ScoreFit fit;
-  fit.method = method;
-  const int n_scores = static_cast<int>(base.shape(0));
-  require(n_scores >= 2 && n_scores <= max_scores, "there must be between 2 and 64 scores.");
-  require(n_factors >= 0 && n_factors + biased >= 1, "there must be factors or biases.");
-  require_rows(P, Layout(n_scores), n_factors + biased);
-  require_rows(Q, Layout(n_scores), n_factors + biased);
-  require(static_cast<int64_t>(P.shape(0)) == n_users && static_cast<int64_t>(Q.shape(0)) == n_items,
-          "P and Q must have a row per user and item.");
-  require(static_cast<int>(values.shape(0)) == n_scores, "values must be one per score.");
-  fit.settings.n_factors = n_factors;
-  fit.settings.n_scores = n_scores;
-  fit.settings.biased = biased;
-  fit.settings.values = values.data();
-  fit.P = P.data();
-  fit.Q = Q.data();
-  fit.base = base.data();
-  return fit;
 }
 
 std::vector<double> fit_exact(nb::tuple user_side, nb::tuple item_side, Rows P, Rows Q, Array<float, 1> base,
@@ -234,12 +204,14 @@ void unpack_rows(Rows rows, Array<float, 3> planes) {
 
 void bind_ascent(nb::module_& m);
 void bind_ordinal(nb::module_& m);
+void bind_parts(nb::module_& m);
 void bind_top(nb::module_& m);
 
 void bind_fast(nb::module_& m) {
   kernels();
   bind_ascent(m);
   bind_ordinal(m);
+  bind_parts(m);
   bind_top(m);
   m.def("isa", [] { return std::string(kernels().isa); }, "The instruction set of the kernels in use.");
   m.def("allocate_rows", &allocate_rows, "n_rows"_a, "n_planes"_a, "n_scores"_a);

@@ -21,6 +21,7 @@ function(starcast_add_kernels target)
     target_sources(${target} PRIVATE $<TARGET_OBJECTS:${target}_${isa}>)
   endforeach()
   target_sources(${target} PRIVATE ${STARCAST_NATIVE_DIR}/dispatch.cpp ${STARCAST_NATIVE_DIR}/rounds.cpp ${STARCAST_NATIVE_DIR}/climb.cpp ${STARCAST_NATIVE_DIR}/bind_fast.cpp
-                 ${STARCAST_NATIVE_DIR}/bind_ordinal.cpp ${STARCAST_NATIVE_DIR}/bind_ascent.cpp ${STARCAST_NATIVE_DIR}/bind_top.cpp)
+                 ${STARCAST_NATIVE_DIR}/bind_ordinal.cpp ${STARCAST_NATIVE_DIR}/bind_ascent.cpp ${STARCAST_NATIVE_DIR}/bind_parts.cpp
+                 ${STARCAST_NATIVE_DIR}/bind_top.cpp)
   target_link_libraries(${target} PRIVATE Threads::Threads)
 endfunction()

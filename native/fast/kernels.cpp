@@ -3,6 +3,7 @@
 // everybody.
 #include "beta.hpp"
 #include "dirmf.hpp"
+#include "exact_parts.hpp"
 #include "ordinal.hpp"
 #include "ordinal_glide.hpp"
 #include "ordinal_gradient.hpp"
@@ -38,6 +39,18 @@ int64_t scratch_floats(const Pass& pass) {
   STARCAST_BY_SCORES(pass.n_scores, CALL);
 #undef CALL
   return floats;
+}
+
+void resbemf_look(const ScoreLook& look, int64_t first, int64_t last, float* scratch) {
+#define CALL(W, S, D) look_at_rows<W, S, D>(look, first, last, scratch)
+  STARCAST_BY_SCORES(look.pass.n_scores, CALL);
+#undef CALL
+}
+
+void resbemf_aim(const ScoreAim& aim, int64_t first, int64_t last, float* scratch) {
+#define CALL(W, S, D) aim_rows<W, S, D>(aim, first, last, scratch)
+  STARCAST_BY_SCORES(aim.pass.n_scores, CALL);
+#undef CALL
 }
 
 // Five or ten scores without special wishes are walked on packed lanes where there are instructions for that.
@@ -142,6 +155,8 @@ const Kernels table = {STARCAST_TEXT(STARCAST_ISA_NS),
                        ordinal_slopes_scratch,
                        ordinal_slopes,
                        ordinal_glide,
-                       ordinal_sums};
+                       ordinal_sums,
+                       resbemf_look,
+                       resbemf_aim};
 
 }  // namespace starcast::STARCAST_ISA_NS

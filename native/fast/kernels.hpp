@@ -76,6 +76,26 @@ struct Pass {
   float* tally = nullptr;  // three rows, added to over the rows moved: n x^2 with n ratings, x^2, x
 };
 
+// What ratings say of rows of ResBeMF: their log-likelihood and, of a block of planes, its gradient and its curvature.
+// Ratings of the same row may lie elsewhere, too: all of this is to be added up.
+struct ScoreLook {
+  Pass pass;                       // its rows are those asked about, one after the other
+  const int64_t* which = nullptr;  // [asked] the row of the side that each of them is
+  int block = 0;
+  double* loglik = nullptr;                  // [asked]
+  float *slope = nullptr, *curve = nullptr;  // [asked][plane][score], [asked][lower triangle][score]; null: not wanted
+};
+
+// The Newton step of a block from sums over all ratings, and the gain that it promises; -1 where it is not a number.
+struct ScoreAim {
+  Pass pass;
+  int block = 0;
+  const float* planes = nullptr;  // [row][plane][score]
+  const float *slope = nullptr, *curve = nullptr;
+  float* step = nullptr;  // [row][plane of the block][score]
+  double* gain = nullptr;
+};
+
 // One half of a round of a point model: vectors of one number per factor, moved rating by rating.
 struct PointPass {
   const int64_t* indptr = nullptr;
@@ -158,7 +178,7 @@ struct OrdinalGlide {
   const float* weights = nullptr;              // [n_features][stride]
   const float* precision = nullptr;            // [stride][stride]
   const float* bend = nullptr;                 // [stride] curvature that a rating adds
-  const float* doubt = nullptr;                // [stride] the part of it that is due to how little is known of the others
+  const float* doubt = nullptr;  // [stride] the part of it that is due to how little is known of the others
   float length = 1, memory = 0;
   double* price = nullptr;    // of the rows before the step, under the prior and for the doubt
   double* moments = nullptr;  // [3][stride] after it: n x^2, n / h and 1 / h, added up over rows
@@ -209,9 +229,18 @@ struct Kernels {
   void (*ordinal_slopes)(const OrdinalSlopes&, int64_t begin, int64_t end, float* scratch);
   void (*ordinal_glide)(const OrdinalGlide&, int64_t begin, int64_t end);
   void (*ordinal_sums)(const OrdinalGlide&, int64_t begin, int64_t end, double* sums);
+  void (*resbemf_look)(const ScoreLook&, int64_t begin, int64_t end, float* scratch);
+  void (*resbemf_aim)(const ScoreAim&, int64_t begin, int64_t end, float* scratch);
 };
 
 constexpr int max_scores = 64;
+
+// Factors of ResBeMF that are solved for together. The curvature of a block costs its square per rating, so a bound on
+// it keeps a round linear in the number of factors.
+constexpr int max_block = 8;
+STARCAST_ALWAYS_INLINE int blocks_of(int n_factors) {
+  return n_factors > max_block ? (n_factors + max_block - 1) / max_block : 1;
+}
 constexpr int max_columns = 1024;  // of the ordinal model in gradient rounds
 
 const Kernels& kernels();  // the set chosen for this machine (dispatch.cpp)

@@ -5,10 +5,6 @@
 
 namespace starcast::STARCAST_ISA_NS {
 
-// Factors solved for together. The curvature of a block costs its square per rating, so a bound on it keeps a round
-// linear in the number of factors.
-constexpr int max_block = 8;
-
 // A step that promises less than this part of the row's objective is lost in float32 rounding, and is not taken:
 // this is what lets the objective stand still at the optimum instead of trembling.
 constexpr double least_gain = 2e-7;
@@ -191,7 +187,7 @@ struct ExactRow {
   }
 
   // The log-likelihood of the row where `start` and `packed` put it: at x, or (from) a step away from the logits z.
-  // Leaves its logits in z_out and, if `next`, that block's H and G.
+  // With `next`, leaves that block's H and G, and the logits in z_out unless that is null.
   double sweep(int64_t begin, int64_t end, const Lanes<S>& start, int first_slot, int last_slot, bool from,
                float* z_out, const Block* next) {
     LogLik loglik;
@@ -212,7 +208,7 @@ struct ExactRow {
         for (int s = 0; s < n_scores; ++s) {
           if (from) y[s] = y[s] + Ratings::load(z + at + s * T);
           y[s].store(strip.slope_at(tile, s));
-          if (next) y[s].store(z_out + at + s * T);
+          if (next && z_out) y[s].store(z_out + at + s * T);
         }
       }
       for (int batch = 0; batch < strip.n_batches; ++batch) {
@@ -273,7 +269,7 @@ struct ExactRow {
     }
     std::memset(x, 0, sizeof(float) * W * n_planes);
     for (int k = 0; k < n_planes; ++k) std::memcpy(x + k * W, home + layout.offset(k), sizeof(float) * pass.n_scores);
-    const int n_blocks = pass.n_factors > max_block ? (pass.n_factors + max_block - 1) / max_block : 1;
+    const int n_blocks = blocks_of(pass.n_factors);
     Block now = block(0, n_blocks);
     const Lanes<S> start = prepare<S>(layout, pass.n_factors, pass.biased, pass.base, home, packed);
     double loglik = sweep(begin, end, start, 0, layout.slots(n_planes), false, z, &now), prior = penalty(x);

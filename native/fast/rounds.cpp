@@ -49,6 +49,25 @@ struct Deal {
 
 int64_t stride_of(const Pass& pass) { return Layout(pass.n_scores).stride(pass.n_factors + pass.biased); }
 
+using Scratch = std::vector<std::unique_ptr<float[]>>;  // one per thread
+
+// Padding is read, and times 0 must be 0.
+Scratch scratch_for(const Crew& crew, const Pass& pass) {
+  Scratch scratch;
+  for (int t = 0; t < crew.size(); ++t) scratch.emplace_back(new float[kernels().scratch_floats(pass)]());
+  return scratch;
+}
+
+// Calls a kernel for every chunk between the cuts.
+template <typename Kernel, typename Work>
+void walk(Crew& crew, const std::vector<int64_t>& cuts, Kernel kernel, const Work& work, const Scratch& scratch) {
+  crew.run(static_cast<int64_t>(cuts.size()) - 1,
+           [&](int64_t c, int thread) { kernel(work, cuts[c], cuts[c + 1], scratch[thread].get()); });
+}
+
+// Newton steps and steps rating by rating take a row as a whole.
+bool is_whole(Method method) { return method == Method::resbemf_exact || method == Method::dirmf_sgd; }
+
 class Passes {
  public:
   Passes(const Side& users, const Side& items, const ScoreFit& fit)
@@ -64,8 +83,7 @@ class Passes {
         item_penalty_(items.n_rows) {
     Pass pass = fit.settings;
     pass.longest_row = std::max(users.longest_row, items.longest_row);
-    const int64_t floats = kernels().scratch_floats(pass);
-    for (int t = 0; t < crew_.size(); ++t) scratch_.emplace_back(new float[floats]());  // padding is read, and times 0 must be 0
+    scratch_ = scratch_for(crew_, pass);
     if (fit.method != Method::dirmf_sgd) return;
     user_deal_ = std::make_unique<Deal>(users);
     item_deal_ = std::make_unique<Deal>(items);
@@ -105,18 +123,14 @@ class Passes {
     pass.longest_row = std::max(users_.longest_row, items_.longest_row);
     pass.row_loglik = loglik;
     pass.row_penalty = penalty;
-    const auto kernel = kernel_of(fit_.method);
-    const std::vector<int64_t>& cuts = deal ? deal->cuts : side.cuts;
     if (deal) pass.order = deal->order.data();
     for (int64_t w = 0; w < windows.size(); ++w) {
       pass.window = windows[w];
-      crew_.run(static_cast<int64_t>(cuts.size()) - 1,
-                [&](int64_t c, int thread) { kernel(pass, cuts[c], cuts[c + 1], scratch_[thread].get()); });
+      walk(crew_, deal ? deal->cuts : side.cuts, kernel_of(fit_.method), pass, scratch_);
     }
   }
 
-  // Newton steps and steps rating by rating take a row as a whole.
-  bool whole() const { return fit_.method == Method::resbemf_exact || fit_.method == Method::dirmf_sgd; }
+  bool whole() const { return is_whole(fit_.method); }
 
   Crew crew_;
   const Side &users_, &items_;
@@ -124,7 +138,7 @@ class Passes {
   const Windows user_windows_, item_windows_;
   std::unique_ptr<const Deal> user_deal_, item_deal_;  // DirMF
   std::vector<double> user_loglik_, user_penalty_, item_loglik_, item_penalty_;
-  std::vector<std::unique_ptr<float[]>> scratch_;
+  Scratch scratch_;
 };
 
 }  // namespace
@@ -228,12 +242,10 @@ void settle_rows(const Side& side, const ScoreFit& fit, const int32_t* n_steps, 
   pass.row_loglik = exact ? loglik.data() : nullptr;
   pass.row_penalty = penalty.data();
   const int64_t stride = stride_of(pass);
-  std::vector<std::unique_ptr<float[]>> scratch, before;
+  const Scratch scratch = scratch_for(crew, pass);
+  Scratch before;
   std::vector<Pass> own(crew.size(), pass);
-  for (int t = 0; t < crew.size(); ++t) {
-    scratch.emplace_back(new float[kernels().scratch_floats(pass)]());
-    before.emplace_back(new float[stride]);
-  }
+  for (int t = 0; t < crew.size(); ++t) before.emplace_back(new float[stride]);
   const auto kernel = kernel_of(fit.method);
   while (std::any_of(left.begin(), left.end(), [](int32_t n) { return n > 0; })) {
     watch.between_passes();
@@ -252,6 +264,48 @@ void settle_rows(const Side& side, const ScoreFit& fit, const int32_t* n_steps, 
       }
     });
   }
+}
+
+std::pair<double, double> run_pass(const Side& side, int64_t n_others, const ScoreFit& fit, bool is_asked) {
+  Crew crew(fit.n_threads);
+  const Windows windows(side, is_whole(fit.method) ? 0 : n_others, stride_of(fit.settings));
+  std::vector<double> loglik(side.n_rows), penalty(side.n_rows);
+  Pass pass = pass_over(side, fit, fit.P, fit.Q);
+  pass.row_loglik = is_asked ? loglik.data() : nullptr;
+  pass.row_penalty = penalty.data();
+  const Scratch scratch = scratch_for(crew, pass);
+  for (int64_t w = 0; w < windows.size(); ++w) {
+    pass.window = windows[w];
+    walk(crew, side.cuts, kernel_of(fit.method), pass, scratch);
+  }
+  return {in_order(loglik), in_order(penalty)};
+}
+
+void look_at(const Side& side, int64_t n_asked, ScoreLook look, int n_threads) {
+  std::vector<int64_t> cuts{0};
+  int64_t n_ratings = 0;
+  const auto length = [&](int64_t k) { return side.indptr[look.which[k] + 1] - side.indptr[look.which[k]]; };
+  for (int64_t k = 0; k < n_asked; ++k) n_ratings += length(k);
+  const int64_t least = chunk_ratings(n_ratings);
+  for (int64_t k = 0, begun = 0; k < n_asked; ++k) {
+    begun += length(k) + 1;
+    if (begun < least && k + 1 < n_asked) continue;
+    cuts.push_back(k + 1);
+    begun = 0;
+  }
+  Crew crew(static_cast<int>(std::clamp<int64_t>(static_cast<int64_t>(cuts.size()) - 1, 1, n_threads)));
+  look.pass.longest_row = 0;  // no logits are kept
+  walk(crew, cuts, kernels().resbemf_look, look, scratch_for(crew, look.pass));
+}
+
+void take_aim(int64_t n_rows, ScoreAim aim, int n_threads) {
+  constexpr int64_t chunk = 256;
+  std::vector<int64_t> cuts;
+  for (int64_t row = 0; row < n_rows; row += chunk) cuts.push_back(row);
+  cuts.push_back(n_rows);
+  Crew crew(static_cast<int>(std::clamp<int64_t>(static_cast<int64_t>(cuts.size()) - 1, 1, n_threads)));
+  aim.pass.longest_row = 0;
+  walk(crew, cuts, kernels().resbemf_aim, aim, scratch_for(crew, aim.pass));
 }
 
 std::vector<double> run_rounds(const Side& users, const Side& items, const PointFit& fit, const Watch& watch) {

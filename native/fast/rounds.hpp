@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "crew.hpp"
@@ -81,6 +82,14 @@ double centre(const Side& side, const ScoreFit& fit, float* rows, const std::vec
 // number of steps at its learning rate, exact ones fewer if one leaves them where they are. Rows do not see each other,
 // so each ends where it would alone.
 void settle_rows(const Side& side, const ScoreFit& fit, const int32_t* n_steps, const float* rates, const Watch& watch);
+
+// One half of a round: the rows P of a side move by the ratings that it has of the rows Q. Returns their log-likelihood
+// (0 unless asked for) and their penalty.
+std::pair<double, double> run_pass(const Side& side, int64_t n_others, const ScoreFit& fit, bool is_asked);
+
+// What the ratings of a side say of some of its rows, and the steps that sums of this make.
+void look_at(const Side& side, int64_t n_asked, ScoreLook look, int n_threads);
+void take_aim(int64_t n_rows, ScoreAim aim, int n_threads);
 
 void answer(const Question& ask, int64_t n_pairs, int n_threads);
 

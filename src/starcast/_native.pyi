@@ -241,6 +241,60 @@ class fast:  # noqa: N801
         recklessness: float = ...,
         n_threads: int = ...,
     ) -> None: ...
+    max_block: int
+    @staticmethod
+    def pass_scores(
+        model: str,
+        side: tuple[I64, I32, I8],
+        rows: F32,
+        others: F32,
+        base: F32,
+        values: F32,
+        n_factors: int,
+        biased: bool = ...,
+        learning_rate: float = ...,
+        regularization: float = ...,
+        bias_regularization: float = ...,
+        recklessness: float = ...,
+        is_asked: bool = ...,
+        n_threads: int = ...,
+    ) -> tuple[float, float]: ...
+    @staticmethod
+    def look_scores(
+        side: tuple[I64, I32, I8],
+        rows: F32,
+        others: F32,
+        base: F32,
+        values: F32,
+        n_factors: int,
+        biased: bool,
+        recklessness: float,
+        first: int,
+        some: I64 | None,
+        block: int,
+        loglik: F64,
+        slope: F32 | None,
+        curve: F32 | None,
+        n_threads: int,
+    ) -> None: ...
+    @staticmethod
+    def aim_scores(
+        planes: F32,
+        slope: F32,
+        curve: F32,
+        n_factors: int,
+        biased: bool,
+        regularization: float,
+        bias_regularization: float,
+        block: int,
+        step: F32,
+        gain: F64,
+        n_threads: int,
+    ) -> None: ...
+    @staticmethod
+    def sum_biases(rows: F32, rated: npt.NDArray[np.bool_], n_factors: int, out: F64) -> None: ...
+    @staticmethod
+    def shift_biases(rows: F32, rated: npt.NDArray[np.bool_], n_factors: int, shift: F32) -> None: ...
     @staticmethod
     def fit_point(
         user_side: tuple[I64, I32, I8],

@@ -1,0 +1,223 @@
+"""Moves by questions and answers: what shards say, added up, moves rows as one machine with all ratings does."""
+
+import dataclasses
+import pickle
+
+import numpy as np
+import pytest
+
+from starcast.distributed.moves import Ask, Part, add_up, drive
+from starcast.distributed.score_moves import ResBeMFMoves
+from starcast.kernels import fast, make_sides
+from starcast.ratings import Ratings
+
+N_USERS, N_ITEMS = 90, 31
+BARE = 5  # an item without ratings
+
+
+class Table:
+    """Random ratings, cut by ranges of users into shards: each has its own users and all items."""
+
+    def __init__(self, n_shards, n_scores=5, seed=0):
+        rng = np.random.default_rng(seed)
+        rated = rng.random((N_USERS, N_ITEMS)) < np.linspace(0.1, 0.9, N_ITEMS)
+        rated[3], rated[:, BARE] = False, False
+        user, item = (codes.astype(np.int32) for codes in np.nonzero(rated))
+        lean = rng.normal(0, 1, N_ITEMS)[item] + rng.normal(0, 1, N_USERS)[user] + rng.normal(0, 1, len(user))
+        score = np.clip(np.round(lean + n_scores / 2), 0, n_scores - 1).astype(np.int8)
+        self.names = np.arange(N_USERS), np.arange(N_ITEMS), np.arange(1.0, n_scores + 1)
+        self.users, self.items = make_sides(Ratings(*self.names, user, item, score))
+        self.counts = np.diff(self.items.start)
+        self.cuts = np.linspace(0, N_USERS, n_shards + 1).astype(int)
+        self.shards = []
+        for begin, end in zip(self.cuts, self.cuts[1:], strict=False):
+            here = (user >= begin) & (user < end)
+            names = (np.arange(end - begin), *self.names[1:])
+            own = (user[here] - begin).astype(np.int32), item[here], score[here]
+            self.shards.append(make_sides(Ratings(*names, *own))[1])
+
+    def answer(self, moves, others, first=0):
+        """What all shards say, each knowing its own others."""
+        packed = [moves.pack(others[begin:end]) for begin, end in zip(self.cuts, self.cuts[1:], strict=False)]
+
+        def answer(ask):
+            return add_up([moves.look(side, ask, own, first) for side, own in zip(self.shards, packed, strict=True)])
+
+        return answer
+
+    def whole(self, moves, rows, others, *how):
+        """What one machine makes of the rows, and what it reports."""
+        packed = moves.pack(rows)
+        moved = moves.whole(self.items, packed, moves.pack(others), *how)
+        return moves.unpack(packed), moved
+
+
+def resbemf(n_factors=4, biased=True, recklessness=0.0, n_scores=5, regularization=0.7, **params):
+    rng = np.random.default_rng(1)
+    base = rng.normal(0, 0.3, n_scores).astype(np.float32)
+    values = np.linspace(-1, 1, n_scores).astype(np.float32)
+    return ResBeMFMoves(n_factors, values, biased, regularization, 0.3, recklessness, base, **params)
+
+
+def planes(n, moves, scale=0.5, seed=2):
+    shape = n, moves.n_factors + moves.biased, len(moves.values)
+    return np.random.default_rng(seed).normal(0, scale, shape).astype(np.float32)
+
+
+RESBEMF = {
+    "plain": resbemf(),
+    "no biases": resbemf(biased=False),
+    "biases alone": resbemf(n_factors=0),
+    "bold": resbemf(recklessness=0.8),
+    "cautious": resbemf(recklessness=-0.6),
+    "ten scores": resbemf(n_scores=10),
+    "two blocks": resbemf(n_factors=11),
+    "three blocks": resbemf(n_factors=24, n_scores=3),
+    "two threads": resbemf(n_threads=2),
+}
+
+
+@pytest.mark.parametrize("n_shards", [1, 2, 3, 4])
+@pytest.mark.parametrize("name", RESBEMF)
+def test_resbemf_moves_as_one_machine_does(name, n_shards):
+    moves = RESBEMF[name]
+    table = Table(n_shards, len(moves.values))
+    rows, others = planes(N_ITEMS, moves), planes(N_USERS, moves, seed=3)
+    expected, report = table.whole(moves, rows, others)
+    moved = drive(moves.move(rows, table.counts), table.answer(moves, others))
+    np.testing.assert_allclose(moved.rows, expected, atol=2e-4)
+    np.testing.assert_allclose([moved.loglik, moved.penalty], [report.loglik, report.penalty], rtol=1e-5)
+    assert not moved.rows[BARE].any()
+
+
+@pytest.mark.parametrize("n_factors", [6, 12])
+def test_resbemf_halves_steps_as_one_machine_does(n_factors):
+    """Far from home some steps are too long: more is asked about fewer rows."""
+    moves = resbemf(n_factors=n_factors, regularization=0.05)
+    table, asked = Table(3), []
+    rows, others = planes(N_ITEMS, moves, scale=1.2), planes(N_USERS, moves, scale=1.2, seed=3)
+    answer = table.answer(moves, others)
+
+    def noting(ask):
+        asked.append(ask)
+        return answer(ask)
+
+    moved = drive(moves.move(rows, table.counts), noting)
+    n_blocks = -(-n_factors // 8)
+    assert {ask.want for ask in asked[n_blocks:]} == {"value"} if n_blocks == 1 else {"value", "curve"}
+    assert len(asked) > n_blocks + 1
+    assert any(0 < len(ask.rows) < N_ITEMS - 1 for ask in asked)
+    np.testing.assert_allclose(moved.rows, table.whole(moves, rows, others)[0], atol=2e-3)
+
+
+@pytest.mark.parametrize("n_factors", [3, 10])
+@pytest.mark.parametrize("recklessness", [0.0, 0.5])
+def test_resbemf_rows_that_never_gain_stay(n_factors, recklessness):
+    """Where every answer says that nothing gained, all are asked about six times and stay where they are."""
+    moves = resbemf(n_factors=n_factors, recklessness=recklessness)
+    table, asked = Table(2), []
+    rows, others = planes(N_ITEMS, moves), planes(N_USERS, moves, seed=3)
+    rows[BARE] = 0
+    answer = table.answer(moves, others)
+
+    def discouraging(ask):
+        asked.append(ask)
+        is_home = np.array_equal(ask.rows, rows if ask.some is None else rows[ask.some])
+        part = answer(ask)
+        return part if is_home else dataclasses.replace(part, loglik=part.loglik - 1e6)
+
+    moved = drive(moves.move(rows, table.counts), discouraging)
+    np.testing.assert_array_equal(moved.rows, rows)
+    assert len(asked) == (7 if n_factors == 3 else 1 + 7 + 6)
+
+
+def test_a_range_of_rows_is_asked_about_where_it_begins():
+    moves, table = resbemf(), Table(2)
+    rows, others = planes(N_ITEMS, moves), planes(N_USERS, moves, seed=3)
+    together = drive(moves.move(rows, table.counts), table.answer(moves, others))
+    for begin, end in ((0, 12), (12, N_ITEMS)):
+        apart = drive(moves.move(rows[begin:end], table.counts[begin:end]), table.answer(moves, others, begin))
+        np.testing.assert_array_equal(apart.rows, together.rows[begin:end])
+
+
+@pytest.mark.parametrize("name", RESBEMF)
+def test_resbemf_whole_passes_are_a_fit_to_the_bit(name):
+    moves = dataclasses.replace(RESBEMF[name], base=RESBEMF[name].base + 1)  # some of it belongs to the biases
+    table = Table(1, len(moves.values))
+    P, Q = (moves.pack(planes(n, moves, seed=n)) for n in (N_USERS, N_ITEMS))
+    P1, Q1, base = moves.pack(moves.unpack(P)), moves.pack(moves.unpack(Q)), moves.base.copy()
+    history = fast.fit_resbemf_exact(
+        table.users, table.items, P1, Q1, base, moves.values, moves.n_factors, moves.biased, moves.regularization,
+        moves.bias_regularization, moves.recklessness, 4, -1.0,
+    )  # fmt: skip
+    assert [one_round(moves, table, P, Q) for _ in range(4)] == history
+    for mine, expected in ((P, P1), (Q, Q1), (moves.base, base)):
+        np.testing.assert_array_equal(mine, expected)
+
+
+def one_round(moves, table, P, Q):
+    user_counts = np.diff(table.users.start)
+    users, items = moves.whole(table.users, P, Q), moves.whole(table.items, Q, P)
+    objective = items.loglik - items.penalty - users.penalty
+    for rows, counts in ((P, user_counts), (Q, table.counts)) if moves.biased else ():
+        half = np.arange(len(counts)) < 10
+        sums = moves.bias_sums(rows, counts)
+        parts = moves.bias_sums(rows, counts * half) + moves.bias_sums(rows, counts * ~half)
+        np.testing.assert_allclose(parts, sums, rtol=1e-12, atol=1e-12)
+        shift, gain = moves.centre(sums, objective)
+        moves.shift(rows, counts, shift)
+        moves.base += shift
+        objective += gain
+    return objective
+
+
+def test_the_curvature_is_the_gradients_where_scores_are_two():
+    """Two scores: the curvature is the exact second derivative, which differences of slopes find, too."""
+    moves = resbemf(n_factors=2, n_scores=2)
+    table, others = Table(2, 2), planes(N_USERS, resbemf(n_factors=2, n_scores=2), seed=3)
+    rows, answer, tiny = planes(N_ITEMS, moves), Table(2, 2).answer(moves, others), np.float32(2e-2)
+    middle = answer(Ask(rows, "curve"))
+    for k, (row, column) in enumerate(zip(*np.tril_indices(3), strict=True)):
+        for score in (0, 1):
+            up, down = rows.copy(), rows.copy()
+            up[:, column, score] += tiny
+            down[:, column, score] -= tiny
+            bent = (answer(Ask(down, "curve")).slope - answer(Ask(up, "curve")).slope)[:, row, score] / (2 * tiny)
+            # d / (d - 1) = 2 of s (1 - s), which for two scores the slope of one logit shares with the other's.
+            np.testing.assert_allclose(2 * bent, middle.curve[:, k, score], rtol=0.02, atol=0.02)
+    up = rows.copy()
+    up[:, 1, 1] += tiny
+    np.testing.assert_allclose(
+        (answer(Ask(up, "value")).loglik - middle.loglik) / tiny, middle.slope[:, 1, 1], rtol=0.1, atol=0.1
+    )
+    assert table.counts[BARE] == 0
+    assert not middle.curve[BARE].any()
+
+
+def test_moves_travel_and_take_what_cannot_be_written():
+    """Arrays from a store that many read are not to be written."""
+    moves, table = resbemf(), Table(2)
+    rows, others = planes(N_ITEMS, moves), planes(N_USERS, moves, seed=3)
+    again = pickle.loads(pickle.dumps(moves))
+    for frozen in (rows, again.base, again.values):
+        frozen.setflags(write=False)
+    answer = table.answer(again, others)
+
+    def frozen_answer(ask):
+        part = answer(ask)
+        for sums in (part.loglik, part.slope, part.curve):
+            if sums is not None:
+                sums.setflags(write=False)
+        return part
+
+    moved = drive(again.move(rows, table.counts), frozen_answer)
+    np.testing.assert_array_equal(moved.rows, drive(moves.move(rows, table.counts), answer).rows)
+
+
+def test_parts_are_added_in_order():
+    parts = [Part(np.full(2, x), np.full((2, 1), x, np.float32)) for x in (1e8, 1.0, -1e8)]
+    total = add_up(parts)
+    assert total.slope.tolist() == [[0.0], [0.0]]  # in single precision the one is lost before it counts
+    assert total.loglik.tolist() == [1.0, 1.0]
+    assert total.curve is None
+    assert parts[0].loglik[0] == 1e8
