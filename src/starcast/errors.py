@@ -3,17 +3,17 @@
 ::
 
     StarcastError
-    ├── DataError            (ValueError)   ratings that cannot be ratings
-    ├── ParameterError       (ValueError)   an argument outside what it may be
-    ├── UnknownNameError     (LookupError)  a user, item, model or data set that does not exist
-    ├── NotFittedError       (ValueError)   a question put to a model before ``fit``
-    ├── DivergenceError      (ArithmeticError)  a fit whose numbers ran away
-    ├── PromiseError         (ValueError)   a promise that no threshold keeps
-    ├── FileError            (OSError)      a file that cannot be read or written
-    │   ├── FileFormatError                 a file that is not what it should be
-    │   └── DownloadError                   a data set that could not be fetched
-    ├── ClusterError         (RuntimeError) a Ray cluster that cannot be reached, or is too small
-    └── MissingExtraError    (ImportError)  an optional library that is not installed
+    ├── DataError            (ValueError)      ratings that cannot be ratings
+    ├── ParameterError       (ValueError)      an argument outside what it may be
+    ├── UnknownNameError     (LookupError)     a user, item, model or data set that does not exist
+    ├── NotFittedError       (ValueError)      a question put to a model before fit
+    ├── DivergenceError      (ArithmeticError) a fit whose numbers ran away
+    ├── PromiseError         (ValueError)      a promise that no threshold keeps
+    ├── FileError            (OSError)         a file that cannot be read or written
+    │   ├── FileFormatError                    a file that is not what it should be
+    │   └── DownloadError                      a data set that could not be fetched
+    ├── ClusterError         (RuntimeError)    a Ray cluster that cannot be reached, or is too small
+    └── MissingExtraError    (ImportError)     an optional library that is not installed
 """
 
 import difflib

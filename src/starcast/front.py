@@ -97,8 +97,8 @@ class Front:
     def pick(self, promises: Mapping[str, float] | None = None, **more: float) -> Row:
         """Return the best row that keeps the promises: at least the value where more is better, else at most.
 
-        A promise is on any column, by keyword or, for names such as "1-MAE@0.5", in a mapping. The best row is the one
-        that is best in the first objective about which nothing was promised, then in the next.
+        A promise is on any column, by keyword or, for names such as ``"1-MAE@0.5"``, in a mapping. The best row is that
+        which is best in the first objective about which nothing was promised, then in the next.
         """
         wanted = dict(promises or {}) | more
         ways = {name: self._way(name) for name in wanted}

@@ -40,7 +40,7 @@ def measure(
     r"""Return the named measures of an answer that has a row per rating of `test`.
 
     A name is one without threshold (nll, brier, rps, rmse, ece, aurc, aurc_mae), one of the paper's at a threshold
-    ("1-MAE@0.5", "coverage@0.5", "accuracy@0", "mAP@0.25"), or one of the paper's over all thresholds:
+    (``1-MAE@0.5``, ``coverage@0.5``, ``accuracy@0``, ``mAP@0.25``), or one of the paper's over all thresholds:
     "cumulative 1-MAE" and its like are :math:`\sum_{k=0}^{19} (20 - k)\, x_k / 210` at :math:`\theta_k = k / 19`,
     where a threshold at which :math:`x_k` is undefined adds nothing. `relevant` and `empty` are those of
     :func:`starcast.metrics.paper_measures`.

@@ -61,7 +61,7 @@ def search(
         A list of values, or a range ``(low, high)`` or ``(low, high, "log")`` of numbers, whole if both ends are.
         :data:`starcast.SPACES` holds the paper's, such as ``SPACES["resbemf"]["ml-100k"]``.
     objectives : names, or mapping from name to "min" or "max"
-        Those of :func:`starcast.objectives.measure`: "nll", "1-MAE@0.5", "cumulative coverage", …
+        Those of :func:`starcast.objectives.measure`: "nll", ``"1-MAE@0.5"``, "cumulative coverage", …
     n_trials : int, optional
         Trials in all, those of earlier runs in the same storage included. At random, of lists alone: by default all
         settings in random order. A grid has all its settings and no `n_trials`.

@@ -65,7 +65,7 @@ def conformal(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RatingSets:
-    """What :func:`conformal` learnt; :meth:`predict` answers.
+    """What :func:`conformal` learnt; ``predict`` answers.
 
     Attributes
     ----------
