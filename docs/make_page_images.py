@@ -69,12 +69,12 @@ def open_page(browser: Browser, address: str, **options: object) -> Page:
     page = browser.new_context(reduced_motion="reduce", **options).new_page()  # type: ignore[arg-type]
     page.goto(address)
     page.wait_for_selector("html[data-ready]")
-    for title, score in RATINGS.items():
+    for place, (title, score) in enumerate(RATINGS.items()):
         page.locator("#film-search").fill(title)
         page.locator("#film-search-list [role=option]").first.click()
         page.wait_for_load_state("networkidle")
         page.locator(".to-rate").first.locator(f"label:has(input[value='{score}'])").click()
-    page.wait_for_function("n => performance.getEntriesByName('starcast-answer').length >= n", arg=len(RATINGS))
+        page.wait_for_function("n => performance.getEntriesByName('starcast-answer').length > n", arg=place)
     return page
 
 
