@@ -52,30 +52,43 @@ html_theme_options = {
 pygments_style = "friendly"
 pygments_dark_style = "monokai"
 
+DOCS = Path(__file__).parent
 # Markdown that lies outside docs and is a page of the site all the same.
-PAGES = {"README.md": "index.md", "CHANGELOG.md": "changelog.md", "benchmarks/README.md": "benchmarks.md"}
-LINK = re.compile(r"(?<=\]\()(\.\./[^)#\s]+\.md)(?=[)#])")
-
+PAGES = {
+    "README.md": "index.md", "CHANGELOG.md": "changelog.md", "benchmarks/README.md": "benchmarks.md",
+    "examples/README.md": "examples.md",
+}  # fmt: skip
+LINK = re.compile(r"(?<=\]\()([^)#:\s]+)(?=[)#])")
 FETCHED = re.compile(r"<(?:script|img|iframe|link|source)\b[^>]*(?:src|href)=\"((?:https?:)?//[^\"]+)")
 MAIL = re.compile(r"\"(mailto:[^\"]+)\"")  # what docutils takes for an address: 1-MAE@0.5
 
 
 def setup(app: Sphinx) -> None:
-    app.connect("source-read", lead_into_the_site)
+    app.connect("source-read", read_page)
+    app.connect("include-read", read_part)
     app.connect("build-finished", ask_no_other_host)
 
 
-def lead_into_the_site(app: Sphinx, docname: str, source: list[str]) -> None:
-    """Turn links that lead to those files on a code host into links to their pages."""
-    folder = Path(app.srcdir, docname).parent
+def read_page(app: Sphinx, docname: str, source: list[str]) -> None:
+    folder = (DOCS / docname).parent
+    source[0] = lead_into_the_site(source[0], folder, folder)
 
-    def page(found: re.Match[str]) -> str:
-        target = Path(os.path.normpath(folder / found[1])).relative_to(Path(app.srcdir).parent).as_posix()
-        return (
-            Path(os.path.relpath(Path(app.srcdir) / PAGES[target], folder)).as_posix() if target in PAGES else found[1]
-        )
 
-    source[0] = LINK.sub(page, source[0])
+def read_part(app: Sphinx, path: Path, docname: str, source: list[str]) -> None:
+    source[0] = lead_into_the_site(source[0], (DOCS / path).parent, (DOCS / docname).parent)
+
+
+def lead_into_the_site(text: str, home: Path, folder: Path) -> str:
+    """Return a text of one folder for a page in another; links to files that are pages here become links to these."""
+
+    def lead(found: re.Match[str]) -> str:
+        target = Path(os.path.normpath(home / found[1]))
+        if not target.is_file():
+            return found[1]  # the build warns of it
+        inside = target.relative_to(DOCS.parent).as_posix()
+        return Path(os.path.relpath(DOCS / PAGES[inside] if inside in PAGES else target, folder)).as_posix()
+
+    return LINK.sub(lead, text)
 
 
 def ask_no_other_host(app: Sphinx, error: Exception | None) -> None:

@@ -20,7 +20,7 @@ from make_performance import BLOCK, read_results  # noqa: E402
 
 RESULTS = read_results(ROOT / "benchmarks" / "results")
 REFERENCE = "\n".join(page.read_text(encoding="utf-8") for page in (DOCS / "api").glob("*.rst"))
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "benchmarks" / "README.md", *DOCS.rglob("*.md")]
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *ROOT.glob("*/README.md"), *DOCS.rglob("*.md")]
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)\s]*)?\)|(?:src|href)=\"([^\"#]+)")
 
 
