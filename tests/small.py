@@ -20,6 +20,8 @@ SIZES = {
 }
 VARIANTS = {
     "resbemf, gradient": {"update": "gradient"},
+    "pmf, exact": {"update": "exact"},
+    "biasedmf, exact": {"update": "exact"},
     "ordinalmf, gradient": {"update": "gradient", "n_draws": 0},
 }  # other ways to learn, which owe what their models do
 

@@ -5,10 +5,16 @@ import pickle
 
 import numpy as np
 import pytest
+from small import make
 
 from starcast.distributed.moves import Ask, Part, add_up, drive
-from starcast.distributed.score_moves import ResBeMFMoves
+from starcast.distributed.ordinal_moves import OrdinalMoves
+from starcast.distributed.point_moves import PointMoves
+from starcast.distributed.score_moves import BeMFMoves, ResBeMFMoves
+from starcast.errors import ParameterError
 from starcast.kernels import fast, make_sides
+from starcast.models.chain import Chain, tie_scores
+from starcast.models.point import PMF
 from starcast.ratings import Ratings
 
 N_USERS, N_ITEMS = 90, 31
@@ -26,7 +32,8 @@ class Table:
         lean = rng.normal(0, 1, N_ITEMS)[item] + rng.normal(0, 1, N_USERS)[user] + rng.normal(0, 1, len(user))
         score = np.clip(np.round(lean + n_scores / 2), 0, n_scores - 1).astype(np.int8)
         self.names = np.arange(N_USERS), np.arange(N_ITEMS), np.arange(1.0, n_scores + 1)
-        self.users, self.items = make_sides(Ratings(*self.names, user, item, score))
+        self.ratings = Ratings(*self.names, user, item, score)
+        self.users, self.items = make_sides(self.ratings)
         self.counts = np.diff(self.items.start)
         self.cuts = np.linspace(0, N_USERS, n_shards + 1).astype(int)
         self.shards = []
@@ -221,3 +228,237 @@ def test_parts_are_added_in_order():
     assert total.loglik.tolist() == [1.0, 1.0]
     assert total.curve is None
     assert parts[0].loglik[0] == 1e8
+
+
+def bemf(n_factors=4, n_scores=5, recklessness=0.0, **params):
+    values = np.linspace(-1, 1, n_scores).astype(np.float32)
+    return BeMFMoves(n_factors, values, learning_rate=0.02, regularization=0.3, recklessness=recklessness, **params)
+
+
+BEMF = {
+    "plain": bemf(),
+    "bold": bemf(recklessness=0.5),
+    "ten scores": bemf(n_scores=10),
+    "seven scores": bemf(n_factors=9, n_scores=7),
+    "two threads": bemf(n_threads=2),
+}
+
+
+def unit_planes(n, moves, seed):
+    return np.random.default_rng(seed).random((n, moves.n_factors, len(moves.values))).astype(np.float32)
+
+
+@pytest.mark.parametrize("n_shards", [1, 2, 4])
+@pytest.mark.parametrize("name", BEMF)
+def test_bemf_moves_as_one_machine_does(name, n_shards):
+    moves = BEMF[name]
+    table = Table(n_shards, len(moves.values))
+    rows, others = unit_planes(N_ITEMS, moves, 2), unit_planes(N_USERS, moves, 3)
+    expected, report = table.whole(moves, rows, others)
+    moved = drive(moves.move(rows, table.counts), table.answer(moves, others))
+    np.testing.assert_allclose(moved.rows, expected, atol=1e-5)
+    np.testing.assert_allclose(moved.loglik, report.loglik, rtol=1e-5)
+    half = drive(moves.move(rows[9:], table.counts[9:]), table.answer(moves, others, 9))
+    np.testing.assert_allclose(half.rows, expected[9:], atol=1e-5)
+
+
+@pytest.mark.parametrize("name", BEMF)
+def test_bemf_whole_passes_are_a_fit_to_the_bit(name):
+    moves = BEMF[name]
+    table = Table(1, len(moves.values))
+    P, Q = (moves.pack(unit_planes(n, moves, n)) for n in (N_USERS, N_ITEMS))
+    P1, Q1 = (moves.pack(moves.unpack(rows)) for rows in (P, Q))
+    history = fast.fit_gradient(
+        "bemf", table.users, table.items, P1, Q1, np.zeros(len(moves.values), np.float32), moves.values,
+        moves.n_factors, moves.learning_rate, moves.regularization, moves.recklessness, 3,
+    )  # fmt: skip
+    mine = []
+    for _ in range(3):
+        assert moves.whole(table.users, P, Q, False).loglik == 0
+        mine.append(moves.whole(table.items, Q, P).loglik)
+    assert mine == history
+    np.testing.assert_array_equal(P, P1)
+    np.testing.assert_array_equal(Q, Q1)
+
+
+class Prior:
+    """Normal rows, a prior with a full covariance, noise and luck for an ordinal model."""
+
+    def __init__(self, moves, scale=0.4, firmness=2.0):
+        rng = np.random.default_rng(4)
+        D = moves.ties.n_columns
+        self.rows, self.others = (rng.normal(0, scale, (n, D)).astype(np.float32) for n in (N_ITEMS, N_USERS))
+        root = rng.normal(0, 0.3 / np.sqrt(D), (D, D))
+        self.precision = firmness * (np.eye(D) + root @ root.T + root + root.T)
+        self.means = rng.normal(0, 0.2, (N_ITEMS, D)).astype(np.float32)
+        self.noise = rng.normal(size=(N_ITEMS, D)).astype(np.float32)
+        self.luck = np.log(rng.random(N_ITEMS)).astype(np.float32)
+
+    @property
+    def known(self):
+        return self.means, self.precision
+
+    @property
+    def drawn(self):
+        return self.means, self.precision, self.noise, self.luck
+
+
+def ordinal(n_factors=6, n_spread_factors=2, n_scores=5, **params):
+    return OrdinalMoves(tie_scores(np.full(n_scores, 1 / n_scores), n_factors, n_spread_factors), **params)
+
+
+ORDINAL = {
+    "plain": ordinal(),
+    "no factors": ordinal(0, 0),
+    "many factors": ordinal(17, 4),
+    "two scores": ordinal(n_scores=2),
+    "ten scores": ordinal(n_scores=10),
+    "two threads": ordinal(n_threads=2),
+}
+
+
+@pytest.mark.parametrize("n_shards", [1, 2, 3, 4])
+@pytest.mark.parametrize("name", ORDINAL)
+def test_ordinal_rows_climb_as_one_machine_makes_them(name, n_shards):
+    moves = ORDINAL[name]
+    table, prior = Table(n_shards, len(moves.ties.base)), Prior(moves)
+    expected, report = table.whole(moves, prior.rows, prior.others, *prior.known, None, None, True)
+    move = moves.move(prior.rows, table.counts, *prior.known, is_spread_wanted=True)
+    moved = drive(move, table.answer(moves, prior.others))
+    np.testing.assert_allclose(moved.rows, expected, atol=2e-5)
+    np.testing.assert_allclose(moved.loglik - moved.penalty, report.loglik, rtol=1e-6)
+    np.testing.assert_allclose(moved.spread, report.spread, rtol=1e-4, atol=1e-5)
+    assert not np.allclose(moved.rows, prior.rows, atol=0.01)
+
+
+@pytest.mark.parametrize("n_shards", [1, 2, 3, 4])
+@pytest.mark.parametrize("name", ORDINAL)
+def test_ordinal_rows_are_drawn_as_one_machine_draws_them(name, n_shards):
+    moves = ORDINAL[name]
+    table, prior = Table(n_shards, len(moves.ties.base)), Prior(moves)
+    expected, report = table.whole(moves, prior.rows, prior.others, *prior.drawn)
+    moved = drive(moves.move(prior.rows, table.counts, *prior.drawn), table.answer(moves, prior.others))
+    assert 0 < moved.accepted == report.accepted
+    np.testing.assert_allclose(moved.rows, expected, atol=2e-5)
+    np.testing.assert_allclose(moved.loglik - moved.penalty, report.loglik, rtol=1e-6)
+
+
+def test_ordinal_draws_are_refused_as_one_machine_refuses_them():
+    """From far away, with loud noise, the way back is unlikely."""
+    moves, table = ordinal(), Table(3)
+    prior = Prior(moves, scale=1.5, firmness=0.3)
+    prior.noise *= 2
+    expected, report = table.whole(moves, prior.rows, prior.others, *prior.drawn)
+    moved = drive(moves.move(prior.rows, table.counts, *prior.drawn), table.answer(moves, prior.others))
+    assert 0 < moved.accepted == report.accepted < N_ITEMS
+    np.testing.assert_allclose(moved.rows, expected, atol=1e-3)
+
+
+def test_ordinal_steps_are_halved_as_one_machine_halves_them():
+    moves, table, asked = ordinal(), Table(3), []
+    prior = Prior(moves, scale=2.0, firmness=0.05)
+    answer = table.answer(moves, prior.others)
+
+    def noting(ask):
+        asked.append(ask)
+        return answer(ask)
+
+    moved = drive(moves.move(prior.rows, table.counts, *prior.known), noting)
+    assert len(asked) > 2
+    assert 0 < len(asked[2].rows) < N_ITEMS
+    expected, report = table.whole(moves, prior.rows, prior.others, *prior.known)
+    np.testing.assert_allclose(moved.rows, expected, atol=5e-3)
+    np.testing.assert_allclose(moved.loglik - moved.penalty, report.loglik, rtol=1e-5)
+
+
+def test_ordinal_whole_passes_are_a_chain_to_the_bit():
+    table, moves = Table(1), ordinal()
+    chain = Chain(table.ratings, moves.ties, 3, 0, 1)
+    rows = [side.copy() for side in chain.rows]
+    for which, prior in enumerate(chain.priors):  # climbing, before a prior has learnt
+        moves.whole(
+            chain.sides[which], rows[which], rows[1 - which], prior.means(moves.ties.stride), prior.precision,
+            is_spread_wanted=True,
+        )  # fmt: skip
+    chain.climb()
+    for mine, theirs in zip(rows, chain.rows, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+def point(biased, regularization=0.1, n_factors=4, **params):
+    values = np.arange(1, 6, dtype=np.float32)
+    return PointMoves(n_factors, biased, regularization, values, 3.2 if biased else 0.0, **params)
+
+
+def point_rows(n, moves, seed):
+    return np.random.default_rng(seed).uniform(-1, 1, (n, moves.n_columns)).astype(np.float32)
+
+
+def plain_squares(moves, side, others):
+    """Rows, squared error and penalty by plain NumPy in double precision."""
+    rows, loss, penalty = [], 0.0, 0.0
+    for begin, end in zip(side.start, side.start[1:], strict=False):
+        q = others[side.other[begin:end]].astype(float)
+        e = moves.values[side.score[begin:end]].astype(float) - moves.mean
+        if moves.biased:
+            e = e - q[:, 0]
+            q[:, 0] = 1
+        ridge = moves.regularization * (end - begin)
+        p = np.linalg.lstsq(q.T @ q + (ridge + 1e-12) * np.eye(q.shape[1]), q.T @ e, rcond=None)[0]
+        rows.append(p)
+        loss += ((e - q @ p) ** 2).sum()
+        penalty += ridge * (p**2).sum()
+    return np.array(rows), loss, penalty
+
+
+@pytest.mark.parametrize("n_shards", [1, 2, 4])
+@pytest.mark.parametrize("moves", [point(False), point(True), point(True, n_factors=21, n_threads=2)])
+def test_squares_are_solved_as_plain_loops_solve_them(moves, n_shards):
+    table = Table(n_shards)
+    rows, others = point_rows(N_ITEMS, moves, 2), point_rows(N_USERS, moves, 3)
+    expected, loss, penalty = plain_squares(moves, table.items, others)
+    moved = drive(moves.move(rows, table.counts), table.answer(moves, others))
+    np.testing.assert_allclose(moved.rows, expected, atol=1e-4)
+    np.testing.assert_allclose([-moved.loglik, moved.penalty], [loss, penalty], rtol=1e-4)
+    assert not moved.rows[BARE].any()
+    whole, report = table.whole(moves, rows, others)
+    np.testing.assert_allclose(whole, expected, atol=1e-4)
+    np.testing.assert_allclose([-report.loglik, report.penalty], [loss, penalty], rtol=1e-4)
+    half = drive(moves.move(rows[9:], table.counts[9:]), table.answer(moves, others, 9))
+    np.testing.assert_array_equal(half.rows, moved.rows[9:])
+
+
+def test_squares_without_regularization_have_a_solution():
+    """Fewer ratings than numbers: one of many rows that explain them as well as any."""
+    moves = point(True, regularization=0.0, n_factors=30)
+    table, others = Table(2), point_rows(N_USERS, point(True, n_factors=30), 3)
+    moved = drive(moves.move(point_rows(N_ITEMS, moves, 2), table.counts), table.answer(moves, others))
+    _, loss, _ = plain_squares(moves, table.items, others)
+    assert np.abs(moved.rows).max() < 20
+    assert moved.penalty == 0
+    np.testing.assert_allclose(-moved.loglik, loss, rtol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["pmf", "biasedmf"])
+def test_exact_point_models_are_whole_passes_and_never_get_worse(name):
+    table = Table(1)
+    ratings = table.ratings
+    model = make(name, update="exact", n_iters=15, n_factors=3).fit(ratings)
+    assert (np.diff(model.history_) > -1e-6 * abs(model.history_[0])).all()
+    scores = ratings.scores.astype(np.float32)
+    moves = PointMoves(3, model.BIASED, model.regularization, scores, model.mean_)
+    P, Q = (moves.pack(rows.astype(np.float32)) for rows in model._start(N_USERS, N_ITEMS))
+    history = []
+    for _ in range(15):
+        users, items = moves.whole(table.users, P, Q), moves.whole(table.items, Q, P)
+        history.append(items.loglik - items.penalty - users.penalty)
+    np.testing.assert_allclose(history, model.history_, rtol=1e-12)
+    np.testing.assert_array_equal(moves.unpack(P), model.user_factors_)
+    np.testing.assert_array_equal(moves.unpack(Q), model.item_factors_)
+    errors = ratings.values - model.values(ratings.user, ratings.item)
+    np.testing.assert_allclose(-items.loglik, (errors**2).sum(), rtol=1e-4)
+
+
+def test_exact_point_models_leave_the_published_program_alone():
+    with pytest.raises(ParameterError, match='update="exact" needs precision="single"'):
+        PMF(update="exact", precision="double").fit(Ratings.from_arrays([1, 2], [1, 2], [1, 2]))

@@ -124,6 +124,101 @@ std::pair<double, int64_t> move_rows(nb::tuple parts, Rows rows, Table others, A
           std::accumulate(accepted.begin(), accepted.end(), int64_t{0})};
 }
 
+// Sums over the ratings that are here, of rows from `first` on or of some of those.
+void look_ordinal(nb::tuple parts, Rows rows, Table others, Array<const float, 1> base, Table basis,
+                  Array<const int32_t, 1> ranks, int64_t first, std::optional<Array<const int64_t, 1>> some,
+                  Array<double, 1> loglik, std::optional<Rows> slope, std::optional<Rows> curve, int n_threads) {
+  const Side side = side_of(parts);
+  const Shape shape(base, basis, ranks);
+  const size_t n = rows.shape(0), stride = rows.shape(1), D = static_cast<size_t>(shape.n_columns);
+  require(stride % 16 == 0 && stride >= D && others.shape(1) == stride,
+          "rows and others must be padded with zeros to a multiple of 16.");
+  require(loglik.shape(0) == n && (!some || some->shape(0) == n), "loglik and some must be one per row.");
+  require(slope.has_value() == curve.has_value(), "slope and curve come together.");
+  if (curve)
+    require(slope->shape(0) == n && slope->shape(1) == D && curve->shape(0) == n && curve->shape(1) == D * (D + 1) / 2,
+            "slope must be (rows, columns), curve (rows, upper triangle).");
+  require_others(side, static_cast<int64_t>(others.shape(0)));
+  require_scores(side, shape.n_scores);
+  std::vector<int64_t> which(n);
+  for (size_t k = 0; k < n; ++k) {
+    which[k] = first + (some ? (*some)(k) : static_cast<int64_t>(k));
+    require(which[k] >= 0 && which[k] < side.n_rows, "rows that are asked about must be rows of the side.");
+  }
+  OrdinalLook look;
+  look.pass = pass_of(shape, stride, base, basis, ranks, 0);
+  point_at(look.pass, side);
+  look.pass.rows = rows.data();
+  look.pass.others = others.data();
+  look.which = which.data();
+  look.loglik = loglik.data();
+  look.slope = slope ? slope->data() : nullptr;
+  look.curve = curve ? curve->data() : nullptr;
+  const std::vector<int64_t> cuts = cut_asked(side, which);
+  nb::gil_scoped_release release;
+  Crew crew(static_cast<int>(std::clamp<int64_t>(static_cast<int64_t>(cuts.size()) - 1, 1, n_threads)));
+  std::vector<std::unique_ptr<float[]>> scratch;
+  for (int t = 0; t < crew.size(); ++t) scratch.emplace_back(new float[kernels().ordinal_scratch_floats(look.pass)]());
+  crew.run(static_cast<int64_t>(cuts.size()) - 1,
+           [&](int64_t c, int thread) { kernels().ordinal_look(look, cuts[c], cuts[c + 1], scratch[thread].get()); });
+}
+
+// What sums over all ratings make of rows: log-posterior, Newton's step, its promise, the log root of the curvature;
+// with noise a kick, with an origin the squared distance back to it, and the spread if there is room for it.
+void aim_ordinal(Table rows, Array<const double, 1> loglik, Table slope, Table curve, Array<const float, 1> base,
+                 Table basis, Array<const int32_t, 1> ranks, Table means, Table precision, std::optional<Table> noise,
+                 std::optional<Table> origin, Array<double, 1> objective, Rows step, Array<double, 1> promise,
+                 Array<double, 1> size, std::optional<Rows> kick, std::optional<Array<double, 1>> back,
+                 std::optional<Array<double, 2>> spread, int n_threads) {
+  const Shape shape(base, basis, ranks);
+  const size_t n = rows.shape(0), stride = rows.shape(1), D = static_cast<size_t>(shape.n_columns);
+  const auto fits = [&](const auto& table) { return table.shape(0) == n && table.shape(1) == stride; };
+  require(stride % 16 == 0 && stride >= D && fits(means) && fits(step) && (!noise || fits(*noise)) &&
+              (!origin || fits(*origin)) && (!kick || fits(*kick)),
+          "rows, means, noise, origin, step and kick must be padded alike, to a multiple of 16.");
+  require(slope.shape(0) == n && slope.shape(1) == D && curve.shape(0) == n && curve.shape(1) == D * (D + 1) / 2,
+          "slope must be (rows, columns), curve (rows, upper triangle).");
+  require(loglik.shape(0) == n && objective.shape(0) == n && promise.shape(0) == n && size.shape(0) == n,
+          "numbers must be one per row.");
+  require(precision.shape(0) == D && precision.shape(1) == stride, "precision must have a padded row per column.");
+  require(noise.has_value() == kick.has_value() && origin.has_value() == back.has_value(),
+          "noise and kick, origin and back come together.");
+  if (spread) require(spread->shape(0) == D && spread->shape(1) == D, "spread must be square, a row per column.");
+  OrdinalAim aim;
+  aim.pass = pass_of(shape, stride, base, basis, ranks, 0);
+  aim.pass.rows = const_cast<float*>(rows.data());  // only read
+  aim.pass.means = means.data();
+  aim.pass.precision = precision.data();
+  aim.pass.noise = noise ? noise->data() : nullptr;
+  aim.pass.row_objective = objective.data();
+  aim.loglik = loglik.data();
+  aim.slope = slope.data();
+  aim.curve = curve.data();
+  aim.step = step.data();
+  aim.promise = promise.data();
+  aim.size = size.data();
+  aim.kick = kick ? kick->data() : nullptr;
+  aim.origin = origin ? origin->data() : nullptr;
+  aim.back = back ? back->data() : nullptr;
+  const std::vector<int64_t> cuts = cut_evenly(static_cast<int64_t>(n), 256);
+  const int64_t n_chunks = static_cast<int64_t>(cuts.size()) - 1;
+  std::vector<double> spreads(spread ? n_chunks * D * D : 0);
+  {
+    nb::gil_scoped_release release;
+    Crew crew(static_cast<int>(std::clamp<int64_t>(n_chunks, 1, n_threads)));
+    std::vector<std::unique_ptr<float[]>> scratch;
+    for (int t = 0; t < crew.size(); ++t) scratch.emplace_back(new float[kernels().ordinal_scratch_floats(aim.pass)]());
+    crew.run(n_chunks, [&](int64_t c, int thread) {
+      OrdinalAim mine = aim;
+      mine.pass.spread = spread ? spreads.data() + c * D * D : nullptr;
+      kernels().ordinal_aim(mine, cuts[c], cuts[c + 1], scratch[thread].get());
+    });
+  }
+  if (!spread) return;
+  std::fill_n(spread->data(), D * D, 0.0);
+  for (size_t x = 0; x < spreads.size(); ++x) spread->data()[x % (D * D)] += spreads[x];
+}
+
 // The numbers of one draw, moved from [row][column][draw] to rows padded with zeros.
 void unravel(const float* draws, size_t n_rows, size_t D, size_t T, size_t t, size_t stride, float* rows) {
   for (size_t r = 0; r < n_rows; ++r)
@@ -294,6 +389,14 @@ void bind_ordinal(nb::module_& m) {
   m.def("move_rows", &move_rows, "side"_a, "rows"_a.noconvert(), "others"_a.noconvert(), "base"_a.noconvert(),
         "basis"_a.noconvert(), "ranks"_a.noconvert(), "means"_a.noconvert(), "precision"_a.noconvert(), "n_steps"_a,
         "noise"_a.none(), "luck"_a.none(), "spread"_a.none(), "n_threads"_a);
+  m.def("look_ordinal", &look_ordinal, "side"_a, "rows"_a.noconvert(), "others"_a.noconvert(), "base"_a.noconvert(),
+        "basis"_a.noconvert(), "ranks"_a.noconvert(), "first"_a, "some"_a.noconvert().none(), "loglik"_a.noconvert(),
+        "slope"_a.noconvert().none(), "curve"_a.noconvert().none(), "n_threads"_a);
+  m.def("aim_ordinal", &aim_ordinal, "rows"_a.noconvert(), "loglik"_a.noconvert(), "slope"_a.noconvert(),
+        "curve"_a.noconvert(), "base"_a.noconvert(), "basis"_a.noconvert(), "ranks"_a.noconvert(),
+        "means"_a.noconvert(), "precision"_a.noconvert(), "noise"_a.noconvert().none(), "origin"_a.noconvert().none(),
+        "objective"_a.noconvert(), "step"_a.noconvert(), "promise"_a.noconvert(), "size"_a.noconvert(),
+        "kick"_a.noconvert().none(), "back"_a.noconvert().none(), "spread"_a.noconvert().none(), "n_threads"_a);
   m.def("place_rows", &place_rows, "side"_a, "features"_a.noconvert(), "others"_a.noconvert(), "weights"_a.noconvert(),
         "precision"_a.noconvert(), "base"_a.noconvert(), "basis"_a.noconvert(), "ranks"_a.noconvert(), "noise"_a.none(),
         "luck"_a.none(), "n_steps"_a, "out"_a.noconvert(), "n_threads"_a);

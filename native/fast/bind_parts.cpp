@@ -5,6 +5,7 @@
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
+#include <memory>
 #include <numeric>
 #include <optional>
 
@@ -17,7 +18,14 @@ namespace starcast {
 namespace {
 
 using Planes = Array<const float, 3>;
+using Table = Array<const float, 2>;
 using Which = std::optional<Array<const int64_t, 1>>;
+
+std::unique_ptr<float[]> make_room(int64_t floats) { return std::unique_ptr<float[]>(new float[floats]()); }
+
+int crew_for(const std::vector<int64_t>& cuts, int n_threads) {
+  return static_cast<int>(std::clamp<int64_t>(static_cast<int64_t>(cuts.size()) - 1, 1, n_threads));
+}
 
 std::pair<double, double> pass_scores(const std::string& model, nb::tuple parts, Rows rows, Rows others,
                                       Array<float, 1> base, Array<const float, 1> values, int n_factors, bool biased,
@@ -67,7 +75,6 @@ void look_scores(nb::tuple parts, Rows rows, Rows others, Array<float, 1> base, 
   ScoreLook look;
   look.pass = pass_over(side, fit, rows.data(), others.data());
   look.pass.recklessness = recklessness;
-  look.which = which.data();
   look.block = block;
   require(static_cast<int64_t>(loglik.shape(0)) == n_asked, "loglik must be one per row.");
   look.loglik = loglik.data();
@@ -82,7 +89,31 @@ void look_scores(nb::tuple parts, Rows rows, Rows others, Array<float, 1> base, 
     look.curve = curve->data();
   }
   nb::gil_scoped_release release;
-  look_at(side, n_asked, look, n_threads);
+  look_at(side, which, look, n_threads);
+}
+
+// The gradient of BeMF's rows from `first` on.
+void look_bemf(nb::tuple parts, Rows rows, Rows others, Array<float, 1> base, Array<const float, 1> values,
+               int n_factors, float recklessness, int64_t first, Array<double, 1> loglik, Array<float, 3> slope,
+               int n_threads) {
+  const Side all = side_of(parts);
+  const int64_t n = static_cast<int64_t>(rows.shape(0)), n_others = static_cast<int64_t>(others.shape(0));
+  require(first >= 0 && first + n <= all.n_rows, "rows that are asked about must be rows of the side.");
+  const Side side(all.indptr + first, all.other, all.score, n);
+  ScoreFit fit = score_fit(Method::bemf_gradient, n, n_others, rows, others, base, values, n_factors, false);
+  fit.settings.recklessness = recklessness;
+  fit.n_threads = n_threads;
+  const Layout layout(fit.settings.n_scores);
+  const int64_t stride = layout.stride(n_factors), d = layout.n_scores;
+  require(slope.shape(0) == rows.shape(0) && static_cast<int>(slope.shape(1)) == n_factors &&
+              static_cast<int64_t>(slope.shape(2)) == d && loglik.shape(0) == rows.shape(0),
+          "slope must be (rows, factors, scores), and loglik one per row.");
+  nb::gil_scoped_release release;
+  const std::unique_ptr<float[]> sums(new float[n * stride + 64]());
+  look_along(side, n_others, fit, sums.get(), loglik.data());
+  float* to = slope.data();
+  for (int64_t row = 0; row < n; ++row)
+    for (int k = 0; k < n_factors; ++k, to += d) std::copy_n(sums.get() + row * stride + layout.offset(k), d, to);
 }
 
 void aim_scores(Planes planes, Planes slope, Planes curve, int n_factors, bool biased, float regularization,
@@ -137,6 +168,98 @@ void shift_biases(Rows rows, Array<const bool, 1> rated, int n_factors, Array<co
     for (int s = 0; rated(row) && s < d; ++s) rows(row, layout.offset(n_factors) + s) -= shift(s);
 }
 
+// Rows of a point model: (rows, stride), of which the first columns are used.
+PointSquares squares_of(size_t n_columns, size_t stride, float regularization) {
+  PointSquares work;
+  require(stride % 16 == 0 && n_columns >= 1 && n_columns <= stride, "rows must be padded to a multiple of 16.");
+  work.n_columns = static_cast<int>(n_columns);
+  work.stride = static_cast<int>(stride);
+  work.regularization = regularization;
+  return work;
+}
+
+void point_at(PointSquares& work, const Side& side, const Table& others, const Array<const float, 1>& values,
+              bool biased, float mean) {
+  for (int64_t n = 0; n < side.indptr[side.n_rows]; ++n)
+    require(side.other[n] >= 0 && static_cast<size_t>(side.other[n]) < others.shape(0) && side.score[n] >= 0 &&
+                static_cast<size_t>(side.score[n]) < values.shape(0),
+            "a side must point at rows of the other and at scores.");
+  work.indptr = side.indptr;
+  work.other = side.other;
+  work.score = side.score;
+  work.others = others.data();
+  work.values = values.data();
+  work.biased = biased;
+  work.mean = mean;
+}
+
+using SquaresKernel = void (*)(const PointSquares&, int64_t, int64_t, float*);
+
+void walk_squares(const PointSquares& work, const std::vector<int64_t>& cuts, SquaresKernel kernel, int n_threads) {
+  nb::gil_scoped_release release;
+  Crew crew(crew_for(cuts, n_threads));
+  std::vector<std::unique_ptr<float[]>> scratch;
+  for (int t = 0; t < crew.size(); ++t) scratch.push_back(make_room(kernels().squares_scratch_floats(work)));
+  crew.run(static_cast<int64_t>(cuts.size()) - 1,
+           [&](int64_t c, int thread) { kernel(work, cuts[c], cuts[c + 1], scratch[thread].get()); });
+}
+
+void look_squares(nb::tuple parts, Table others, Array<const float, 1> values, int n_columns, bool biased, float mean,
+                  int64_t first, Array<double, 1> squares, Array<float, 2> pull, Array<float, 2> gram, int n_threads) {
+  const Side side = side_of(parts);
+  const size_t n = squares.shape(0), D = static_cast<size_t>(n_columns);
+  PointSquares work = squares_of(D, others.shape(1), 0);
+  point_at(work, side, others, values, biased, mean);
+  require(pull.shape(0) == n && pull.shape(1) == D && gram.shape(0) == n && gram.shape(1) == D * (D + 1) / 2,
+          "pull must be (rows, columns), gram (rows, upper triangle).");
+  const std::vector<int64_t> which = rows_asked(side, static_cast<int64_t>(n), first, std::nullopt);
+  work.which = which.data();
+  work.squares = squares.data();
+  work.pull = pull.data();
+  work.gram = gram.data();
+  walk_squares(work, cut_asked(side, which), kernels().squares_meet, n_threads);
+}
+
+// Solves for rows from sums; returns their squared error and their penalty.
+std::pair<double, double> solve_squares(Array<const double, 1> squares, Table pull, Table gram,
+                                        Array<const int64_t, 1> counts, float regularization, Rows rows,
+                                        int n_threads) {
+  const size_t n = rows.shape(0), D = pull.shape(1);
+  PointSquares work = squares_of(D, rows.shape(1), regularization);
+  require(squares.shape(0) == n && counts.shape(0) == n && pull.shape(0) == n && gram.shape(0) == n &&
+              gram.shape(1) == D * (D + 1) / 2,
+          "sums must be one per row.");
+  std::vector<double> loss(n), penalty(n);
+  work.squares = const_cast<double*>(squares.data());  // sums are only read
+  work.pull = const_cast<float*>(pull.data());
+  work.gram = const_cast<float*>(gram.data());
+  work.counts = counts.data();
+  work.rows = rows.data();
+  work.row_loss = loss.data();
+  work.row_penalty = penalty.data();
+  walk_squares(work, cut_evenly(static_cast<int64_t>(n), 256), kernels().squares_solve, n_threads);
+  return {std::accumulate(loss.begin(), loss.end(), 0.0), std::accumulate(penalty.begin(), penalty.end(), 0.0)};
+}
+
+// Both at once, for rows whose ratings are all here.
+std::pair<double, double> pass_squares(nb::tuple parts, Rows rows, Table others, Array<const float, 1> values,
+                                       int n_columns, bool biased, float mean, float regularization, int n_threads) {
+  const Side side = side_of(parts);
+  PointSquares work = squares_of(static_cast<size_t>(n_columns), others.shape(1), regularization);
+  require(static_cast<int64_t>(rows.shape(0)) == side.n_rows && rows.shape(1) == others.shape(1),
+          "rows must be one per row of the side, padded as the others are.");
+  point_at(work, side, others, values, biased, mean);
+  std::vector<double> loss(side.n_rows), penalty(side.n_rows);
+  std::vector<int64_t> counts(side.n_rows);
+  for (int64_t row = 0; row < side.n_rows; ++row) counts[row] = side.indptr[row + 1] - side.indptr[row];
+  work.counts = counts.data();
+  work.rows = rows.data();
+  work.row_loss = loss.data();
+  work.row_penalty = penalty.data();
+  walk_squares(work, side.cuts, kernels().squares_meet, n_threads);
+  return {std::accumulate(loss.begin(), loss.end(), 0.0), std::accumulate(penalty.begin(), penalty.end(), 0.0)};
+}
+
 }  // namespace
 
 void bind_parts(nb::module_& m) {
@@ -151,6 +274,16 @@ void bind_parts(nb::module_& m) {
   m.def("aim_scores", &aim_scores, "planes"_a.noconvert(), "slope"_a.noconvert(), "curve"_a.noconvert(), "n_factors"_a,
         "biased"_a, "regularization"_a, "bias_regularization"_a, "block"_a, "step"_a.noconvert(), "gain"_a.noconvert(),
         "n_threads"_a);
+  m.def("look_bemf", &look_bemf, "side"_a, "rows"_a.noconvert(), "others"_a.noconvert(), "base"_a.noconvert(),
+        "values"_a.noconvert(), "n_factors"_a, "recklessness"_a, "first"_a, "loglik"_a.noconvert(),
+        "slope"_a.noconvert(), "n_threads"_a);
+  m.def("look_squares", &look_squares, "side"_a, "others"_a.noconvert(), "values"_a.noconvert(), "n_columns"_a,
+        "biased"_a, "mean"_a, "first"_a, "squares"_a.noconvert(), "pull"_a.noconvert(), "gram"_a.noconvert(),
+        "n_threads"_a);
+  m.def("solve_squares", &solve_squares, "squares"_a.noconvert(), "pull"_a.noconvert(), "gram"_a.noconvert(),
+        "counts"_a.noconvert(), "regularization"_a, "rows"_a.noconvert(), "n_threads"_a);
+  m.def("pass_squares", &pass_squares, "side"_a, "rows"_a.noconvert(), "others"_a.noconvert(), "values"_a.noconvert(),
+        "n_columns"_a, "biased"_a, "mean"_a, "regularization"_a, "n_threads"_a);
   m.def("sum_biases", &sum_biases, "rows"_a.noconvert(), "rated"_a.noconvert(), "n_factors"_a, "out"_a.noconvert());
   m.def("shift_biases", &shift_biases, "rows"_a.noconvert(), "rated"_a.noconvert(), "n_factors"_a,
         "shift"_a.noconvert());

@@ -10,6 +10,7 @@
 #include "ordinal_pairs.hpp"
 #include "packed_stream.hpp"
 #include "point.hpp"
+#include "point_squares.hpp"
 #include "resbemf.hpp"
 #include "score_pairs.hpp"
 #include "top.hpp"
@@ -120,6 +121,28 @@ void ordinal_rows(const OrdinalPass& pass, int64_t first, int64_t last, float* s
   for (int64_t row = first; row < last; ++row) worker.move(row);
 }
 
+void ordinal_look(const OrdinalLook& look, int64_t first, int64_t last, float* scratch) {
+  OrdinalRow worker(look.pass, scratch);
+  for (int64_t k = first; k < last; ++k) worker.tell(look, k);
+}
+
+void ordinal_aim(const OrdinalAim& aim, int64_t first, int64_t last, float* scratch) {
+  OrdinalRow worker(aim.pass, scratch);
+  for (int64_t row = first; row < last; ++row) worker.aim(aim, row);
+}
+
+int64_t squares_scratch_floats(const PointSquares& work) { return SquaresRow::scratch_floats(work); }
+
+void squares_meet(const PointSquares& work, int64_t first, int64_t last, float* scratch) {
+  SquaresRow worker(work, scratch);
+  for (int64_t row = first; row < last; ++row) worker.meet(row);
+}
+
+void squares_solve(const PointSquares& work, int64_t first, int64_t last, float* scratch) {
+  SquaresRow worker(work, scratch);
+  for (int64_t row = first; row < last; ++row) worker.solve(row);
+}
+
 void ordinal_proba(const OrdinalQuestion& ask, int64_t first, int64_t last) { ordinal_pairs(ask, first, last); }
 
 int64_t ordinal_slopes_scratch(const OrdinalSlopes& slopes) { return slopes_scratch(slopes); }
@@ -157,6 +180,11 @@ const Kernels table = {STARCAST_TEXT(STARCAST_ISA_NS),
                        ordinal_glide,
                        ordinal_sums,
                        resbemf_look,
-                       resbemf_aim};
+                       resbemf_aim,
+                       ordinal_look,
+                       ordinal_aim,
+                       squares_scratch_floats,
+                       squares_meet,
+                       squares_solve};
 
 }  // namespace starcast::STARCAST_ISA_NS

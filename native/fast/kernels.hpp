@@ -113,6 +113,25 @@ struct PointPass {
   double* row_loss = nullptr;  // squared errors before each step
 };
 
+// Rows of a point model that solve their least squares while the others stand still, or the sums from which they would.
+struct PointSquares {
+  const int64_t* indptr = nullptr;
+  const int32_t* other = nullptr;
+  const int8_t* score = nullptr;
+  const int64_t* which = nullptr;  // [asked] the row of the side that each of them is; null: all, in their order
+  const float* values = nullptr;   // [n_scores] the rating that each score stands for
+  const float* others = nullptr;   // [row][stride], with biases they come first
+  int n_columns = 0, stride = 0;   // stride: a multiple of 16
+  bool biased = false;
+  float mean = 0;
+  float regularization = 0;
+  double* squares = nullptr;               // [row] of what is to be explained
+  float *pull = nullptr, *gram = nullptr;  // [row][column], [row][upper triangle]
+  float* rows = nullptr;                   // [row][stride] where they solve it; null: only the sums are wanted
+  const int64_t* counts = nullptr;         // [row] ratings in all
+  double *row_loss = nullptr, *row_penalty = nullptr;  // where rows are then
+};
+
 enum class Link : int { softmax = 0, logistic = 1 };
 
 struct Question {  // probabilities of pairs (user[n], item[n])
@@ -149,6 +168,26 @@ struct OrdinalPass {
   double* spread =
       nullptr;  // [n_columns][n_columns] sum over rows of the inverse curvature before the steps; may be null
   int64_t* accepted = nullptr;  // draws accepted
+};
+
+// What ratings say of rows of the ordinal model, to be added up with what those say that lie elsewhere.
+struct OrdinalLook {
+  OrdinalPass pass;                          // its rows are those asked about, one after the other
+  const int64_t* which = nullptr;            // [asked] the row of the side that each of them is
+  double* loglik = nullptr;                  // [asked]
+  float *slope = nullptr, *curve = nullptr;  // [asked][column], [asked][upper triangle]; null: not wanted
+};
+
+// What sums over all ratings, and the prior, make of rows of the ordinal model.
+struct OrdinalAim {
+  OrdinalPass pass;  // rows, prior, noise; row_objective and spread are written
+  const double* loglik = nullptr;
+  const float *slope = nullptr, *curve = nullptr;
+  float* step = nullptr;                       // [row][stride] Newton's
+  double *promise = nullptr, *size = nullptr;  // [row] what the gradient says of the step; log root of the curvature
+  float* kick = nullptr;                       // [row][stride] noise with the inverse of the curvature as covariance
+  const float* origin = nullptr;               // [row][stride] where rows came from; null: nobody asks for
+  double* back = nullptr;                      // [row] its squared distance from the end of the step
 };
 
 // The gradient of the log-likelihood of rows of the ordinal model while those of the other side stand still. Only the
@@ -231,6 +270,11 @@ struct Kernels {
   void (*ordinal_sums)(const OrdinalGlide&, int64_t begin, int64_t end, double* sums);
   void (*resbemf_look)(const ScoreLook&, int64_t begin, int64_t end, float* scratch);
   void (*resbemf_aim)(const ScoreAim&, int64_t begin, int64_t end, float* scratch);
+  void (*ordinal_look)(const OrdinalLook&, int64_t begin, int64_t end, float* scratch);
+  void (*ordinal_aim)(const OrdinalAim&, int64_t begin, int64_t end, float* scratch);
+  int64_t (*squares_scratch_floats)(const PointSquares&);
+  void (*squares_meet)(const PointSquares&, int64_t begin, int64_t end, float* scratch);
+  void (*squares_solve)(const PointSquares&, int64_t begin, int64_t end, float* scratch);
 };
 
 constexpr int max_scores = 64;

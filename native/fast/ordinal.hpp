@@ -65,6 +65,45 @@ class OrdinalRow : private Triangles {
     p_.row_objective[row] = now;
   }
 
+  // The likelihood alone, for sums over several places.
+  void tell(const OrdinalLook& ask, int64_t k) {
+    const float* theta = p_.rows + k * stride_;
+    if (!ask.curve) {
+      ask.loglik[k] = likelihood(ask.which[k], theta);
+      return;
+    }
+    ask.loglik[k] = slopes(ask.which[k], theta, g_, U_);
+    float *slope = ask.slope + k * D_, *curve = ask.curve + k * D_ * (D_ + 1) / 2;
+    for (int d = 0; d < D_; ++d) {
+      slope[d] = g_[d];
+      for (int e = d; e < D_; ++e) *curve++ = U_[static_cast<int64_t>(d) * stride_ + e];
+    }
+  }
+
+  // What such sums make of a row.
+  void aim(const OrdinalAim& sums, int64_t row) {
+    const float *theta = p_.rows + row * stride_, *curve = sums.curve + row * D_ * (D_ + 1) / 2;
+    for (int64_t n = 0; n < static_cast<int64_t>(stride_) * stride_; ++n) U_[n] = 0;
+    for (int d = 0; d < stride_; ++d) g_[d] = d < D_ ? sums.slope[row * D_ + d] : 0.0f;
+    for (int d = 0; d < D_; ++d)
+      for (int e = d; e < D_; ++e) U_[static_cast<int64_t>(d) * stride_ + e] = *curve++;
+    p_.row_objective[row] = sums.loglik[row] - prior(row, theta, g_, U_);
+    sums.size[row] = factorize(U_);
+    if (p_.spread) add_inverse();
+    solve(U_, g_, step_);
+    for (int d = 0; d < stride_; ++d) sums.step[row * stride_ + d] = step_[d];
+    sums.promise[row] = promise();
+    if (p_.noise) {
+      for (int d = 0; d < stride_; ++d) unit_[d] = d < D_ ? p_.noise[row * stride_ + d] : 0.0f;
+      backward(U_, unit_);
+      for (int d = 0; d < stride_; ++d) sums.kick[row * stride_ + d] = unit_[d];
+    }
+    if (sums.origin) {
+      for (int d = 0; d < stride_; ++d) unit_[d] = sums.origin[row * stride_ + d] - theta[d] - step_[d];
+      sums.back[row] = distance(U_);
+    }
+  }
+
  private:
   // What a look at a row adds up over its ratings, before it is put in order.
   static STARCAST_INLINE int64_t sums_floats(int64_t wide, int64_t K, int64_t J) {
@@ -76,18 +115,25 @@ class OrdinalRow : private Triangles {
   }
 
   // The log-posterior of the row at theta.
-  double value(int64_t row, const float* theta) {
+  double value(int64_t row, const float* theta) { return likelihood(row, theta) - prior(row, theta, nullptr, nullptr); }
+
+  double likelihood(int64_t row, const float* theta) {
     double objective = 0;
     for (int64_t n = p_.indptr[row]; n < p_.indptr[row + 1]; n += G) {
       const int count = ratings_left(row, n);
       gather<false>(theta, n, count);
       objective += softmax<false>(p_.score + n, count);
     }
-    return objective - prior(row, theta, nullptr, nullptr);
+    return objective;
   }
 
   // The same, its gradient, and the upper triangle of minus its second derivative.
   double look(int64_t row, const float* theta, float* g, float* H) {
+    const double loglik = slopes(row, theta, g, H);
+    return loglik - prior(row, theta, g, H);
+  }
+
+  double slopes(int64_t row, const float* theta, float* g, float* H) {
     for (int64_t n = 0; n < sums_floats_; ++n) sums_[n] = 0;
     double objective = 0;
     for (int64_t n = p_.indptr[row]; n < p_.indptr[row + 1]; n += G) objective += meet(theta, n, ratings_left(row, n));
@@ -97,7 +143,7 @@ class OrdinalRow : private Triangles {
       g[K_ + j] = bias_pull_[j];
     }
     assemble(H);
-    return objective - prior(row, theta, g, H);
+    return objective;
   }
 
   STARCAST_INLINE int ratings_left(int64_t row, int64_t n) const {
@@ -282,12 +328,17 @@ class OrdinalRow : private Triangles {
     return price;
   }
 
+  // What the gradient says of a full step.
+  double promise() const {
+    double gain = 0;
+    for (int d = 0; d < D_; ++d) gain += static_cast<double>(step_[d]) * static_cast<double>(g_[d]);
+    return gain;
+  }
+
   // A step of Newton's, halved until it gains: false if the row is where it should be.
   bool climb(int64_t row, float* theta, double& now) {
     solve(U_, g_, step_);
-    double promise = 0;  // what the gradient says of a full step
-    for (int d = 0; d < D_; ++d) promise += static_cast<double>(step_[d]) * static_cast<double>(g_[d]);
-    if (!(promise > enough)) return false;
+    if (!(promise() > enough)) return false;
     float size = 1.0f;
     for (int tries = 0; tries < 12; ++tries, size *= 0.5f) {
       for (int d = 0; d < stride_; ++d) trial_[d] = theta[d] + size * step_[d];
@@ -317,16 +368,22 @@ class OrdinalRow : private Triangles {
     const double size_then = factorize(U1_);
     solve(U1_, g1_, step_);
     for (int d = 0; d < stride_; ++d) unit_[d] = theta[d] - trial_[d] - step_[d];
-    double back = 0;
-    for (int d = 0; d < D_; ++d) {
-      const double x = static_cast<double>(dot(U1_ + static_cast<int64_t>(d) * stride_, unit_, d));
-      back += x * x;
-    }
+    const double back = distance(U1_);
     const double chance = then - now + (size_then - 0.5 * back) - (size - 0.5 * there);
     if (!(static_cast<double>(p_.luck[row]) < chance)) return now;
     for (int d = 0; d < stride_; ++d) theta[d] = trial_[d];
     ++*p_.accepted;
     return then;
+  }
+
+  // The squared length of unit_ where U'U is the unit of squares.
+  double distance(const float* U) {
+    double total = 0;
+    for (int d = 0; d < D_; ++d) {
+      const double x = static_cast<double>(dot(U + static_cast<int64_t>(d) * stride_, unit_, d));
+      total += x * x;
+    }
+    return total;
   }
 
   // The inverse of the curvature, column by column: how far the row is from being known.

@@ -281,28 +281,52 @@ std::pair<double, double> run_pass(const Side& side, int64_t n_others, const Sco
   return {in_order(loglik), in_order(penalty)};
 }
 
-void look_at(const Side& side, int64_t n_asked, ScoreLook look, int n_threads) {
+void look_along(const Side& side, int64_t n_others, const ScoreFit& fit, float* sums, double* loglik) {
+  Crew crew(fit.n_threads);
+  const Windows windows(side, n_others, stride_of(fit.settings));
+  Pass pass = pass_over(side, fit, fit.P, fit.Q);
+  pass.row_loglik = loglik;
+  const Scratch scratch = scratch_for(crew, pass);
+  for (int64_t w = 0; w < windows.size(); ++w) {
+    pass.window = windows[w];
+    pass.window.sums = sums;
+    pass.window.last = false;  // no row moves
+    walk(crew, side.cuts, kernel_of(fit.method), pass, scratch);
+  }
+}
+
+std::vector<int64_t> cut_asked(const Side& side, const std::vector<int64_t>& which) {
   std::vector<int64_t> cuts{0};
-  int64_t n_ratings = 0;
-  const auto length = [&](int64_t k) { return side.indptr[look.which[k] + 1] - side.indptr[look.which[k]]; };
-  for (int64_t k = 0; k < n_asked; ++k) n_ratings += length(k);
-  const int64_t least = chunk_ratings(n_ratings);
-  for (int64_t k = 0, begun = 0; k < n_asked; ++k) {
-    begun += length(k) + 1;
-    if (begun < least && k + 1 < n_asked) continue;
+  const int64_t n_asked = static_cast<int64_t>(which.size());
+  int64_t n_ratings = 0, begun = 0;
+  for (int64_t row : which) n_ratings += side.indptr[row + 1] - side.indptr[row];
+  const int64_t enough = chunk_ratings(n_ratings);
+  for (int64_t k = 0; k < n_asked; ++k) {
+    begun += side.indptr[which[k] + 1] - side.indptr[which[k]] + 1;  // a row without ratings is some work, too
+    if (begun < enough && k + 1 < n_asked) continue;
     cuts.push_back(k + 1);
     begun = 0;
   }
+  return cuts;
+}
+
+std::vector<int64_t> cut_evenly(int64_t n_rows, int64_t chunk) {
+  std::vector<int64_t> cuts;
+  for (int64_t row = 0; row < n_rows; row += chunk) cuts.push_back(row);
+  cuts.push_back(n_rows);
+  return cuts;
+}
+
+void look_at(const Side& side, const std::vector<int64_t>& which, ScoreLook look, int n_threads) {
+  const std::vector<int64_t> cuts = cut_asked(side, which);
   Crew crew(static_cast<int>(std::clamp<int64_t>(static_cast<int64_t>(cuts.size()) - 1, 1, n_threads)));
+  look.which = which.data();
   look.pass.longest_row = 0;  // no logits are kept
   walk(crew, cuts, kernels().resbemf_look, look, scratch_for(crew, look.pass));
 }
 
 void take_aim(int64_t n_rows, ScoreAim aim, int n_threads) {
-  constexpr int64_t chunk = 256;
-  std::vector<int64_t> cuts;
-  for (int64_t row = 0; row < n_rows; row += chunk) cuts.push_back(row);
-  cuts.push_back(n_rows);
+  const std::vector<int64_t> cuts = cut_evenly(n_rows, 256);
   Crew crew(static_cast<int>(std::clamp<int64_t>(static_cast<int64_t>(cuts.size()) - 1, 1, n_threads)));
   aim.pass.longest_row = 0;
   walk(crew, cuts, kernels().resbemf_aim, aim, scratch_for(crew, aim.pass));

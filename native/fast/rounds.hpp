@@ -88,8 +88,15 @@ void settle_rows(const Side& side, const ScoreFit& fit, const int32_t* n_steps, 
 std::pair<double, double> run_pass(const Side& side, int64_t n_others, const ScoreFit& fit, bool is_asked);
 
 // What the ratings of a side say of some of its rows, and the steps that sums of this make.
-void look_at(const Side& side, int64_t n_asked, ScoreLook look, int n_threads);
+void look_at(const Side& side, const std::vector<int64_t>& which, ScoreLook look, int n_threads);
 void take_aim(int64_t n_rows, ScoreAim aim, int n_threads);
+
+// The gradient of the log-likelihood of the rows P, laid out as they are; loglik: its sum, wherever it lies.
+void look_along(const Side& side, int64_t n_others, const ScoreFit& fit, float* sums, double* loglik);
+
+// Chunks of rows that are asked about: about the same number of ratings in each; and of rows that cost the same.
+std::vector<int64_t> cut_asked(const Side& side, const std::vector<int64_t>& which);
+std::vector<int64_t> cut_evenly(int64_t n_rows, int64_t chunk);
 
 void answer(const Question& ask, int64_t n_pairs, int n_threads);
 

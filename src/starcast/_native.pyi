@@ -292,6 +292,87 @@ class fast:  # noqa: N801
         n_threads: int,
     ) -> None: ...
     @staticmethod
+    def look_bemf(
+        side: tuple[I64, I32, I8],
+        rows: F32,
+        others: F32,
+        base: F32,
+        values: F32,
+        n_factors: int,
+        recklessness: float,
+        first: int,
+        loglik: F64,
+        slope: F32,
+        n_threads: int,
+    ) -> None: ...
+    @staticmethod
+    def look_squares(
+        side: tuple[I64, I32, I8],
+        others: F32,
+        values: F32,
+        n_columns: int,
+        biased: bool,
+        mean: float,
+        first: int,
+        squares: F64,
+        pull: F32,
+        gram: F32,
+        n_threads: int,
+    ) -> None: ...
+    @staticmethod
+    def solve_squares(
+        squares: F64, pull: F32, gram: F32, counts: I64, regularization: float, rows: F32, n_threads: int
+    ) -> tuple[float, float]: ...
+    @staticmethod
+    def pass_squares(
+        side: tuple[I64, I32, I8],
+        rows: F32,
+        others: F32,
+        values: F32,
+        n_columns: int,
+        biased: bool,
+        mean: float,
+        regularization: float,
+        n_threads: int,
+    ) -> tuple[float, float]: ...
+    @staticmethod
+    def look_ordinal(
+        side: tuple[I64, I32, I8],
+        rows: F32,
+        others: F32,
+        base: F32,
+        basis: F32,
+        ranks: I32,
+        first: int,
+        some: I64 | None,
+        loglik: F64,
+        slope: F32 | None,
+        curve: F32 | None,
+        n_threads: int,
+    ) -> None: ...
+    @staticmethod
+    def aim_ordinal(
+        rows: F32,
+        loglik: F64,
+        slope: F32,
+        curve: F32,
+        base: F32,
+        basis: F32,
+        ranks: I32,
+        means: F32,
+        precision: F32,
+        noise: F32 | None,
+        origin: F32 | None,
+        objective: F64,
+        step: F32,
+        promise: F64,
+        size: F64,
+        kick: F32 | None,
+        back: F64 | None,
+        spread: F64 | None,
+        n_threads: int,
+    ) -> None: ...
+    @staticmethod
     def sum_biases(rows: F32, rated: npt.NDArray[np.bool_], n_factors: int, out: F64) -> None: ...
     @staticmethod
     def shift_biases(rows: F32, rated: npt.NDArray[np.bool_], n_factors: int, shift: F32) -> None: ...

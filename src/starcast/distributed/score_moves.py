@@ -174,6 +174,62 @@ class ResBeMFMoves(ScoreMoves):
         return np.asarray(0.5 * (self.regularization * factors + self.bias_regularization * biases))
 
 
+@dataclass
+class BeMFMoves(ScoreMoves):
+    r"""BeMF: a step of every row along its gradient, :math:`x \leftarrow x + \eta (\sum g f - \gamma x)`.
+
+    The additive sum is the gradient of the log-likelihood.
+
+    Parameters
+    ----------
+    n_factors : int
+    values : ndarray of shape (scores,)
+    learning_rate, regularization, recklessness : float
+    n_threads : int
+    """
+
+    learning_rate: float
+    regularization: float
+    recklessness: float
+    n_threads: int = 1
+
+    def look(self, side: Side, ask: Ask, others: F32, first: int = 0) -> Part:
+        """Return what the side's ratings of the (packed) others say of its rows from `first` on.
+
+        Only the sum of the log-likelihoods means something: the kernel has one for many rows.
+        """
+        part = Part(np.empty(len(ask.rows)), np.empty(ask.rows.shape, np.float32))
+        assert part.slope is not None
+        fast.look_bemf(
+            side, self.pack(ask.rows), others, self._base(), self.values, self.n_factors, self.recklessness, first,
+            part.loglik, part.slope, self.n_threads,
+        )  # fmt: skip
+        return part
+
+    def move(self, numbers: F32, counts: npt.NDArray[np.integer]) -> Move:
+        """Move all rows; `counts` says nothing here. The log-likelihood is that before the move."""
+        rows = np.array(numbers, np.float32)
+        part = yield Ask(rows, "slope")
+        assert part.slope is not None
+        rows += np.float32(self.learning_rate) * (part.slope - np.float32(self.regularization) * rows)
+        return Moved(rows, float(part.loglik.sum()), 0.0)
+
+    def whole(self, side: Side, rows: F32, others: F32, is_asked: bool = True) -> Moved:
+        """Move packed rows, in place, whose ratings are all here: to the bit what a pass of a fit does.
+
+        The log-likelihood before the move is 0 unless it is asked for, as a fit does of items alone.
+        """
+        loglik, penalty = fast.pass_scores(
+            "bemf", side, rows, others, self._base(), self.values, self.n_factors, learning_rate=self.learning_rate,
+            regularization=self.regularization, recklessness=self.recklessness, is_asked=is_asked,
+            n_threads=self.n_threads,
+        )  # fmt: skip
+        return Moved(rows, loglik, penalty)
+
+    def _base(self) -> F32:
+        return np.zeros(len(self.values), np.float32)
+
+
 class _Place(NamedTuple):
     """Where rows are."""
 

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from starcast import _native
-from starcast.errors import choose
+from starcast.errors import ParameterError, choose
 from starcast.kernels import Side, fast, resolve_threads, strict
 from starcast.models.factorization import Factorization, check_positive
 from starcast.models.ranking import Columns, Ranking
@@ -15,7 +15,8 @@ from starcast.names import Codes
 from starcast.ratings import Ratings
 
 FLOOR = 0.001  # the share of the table's frequencies in a bell
-LANES = 8  # the fast kernels want vectors padded to a multiple of this
+LANES = 8  # the kernel that goes rating by rating wants vectors padded to a multiple of this
+WIDE_LANES = 16  # and the one that solves for rows to a multiple of this
 
 
 class PointFactorization(Factorization):
@@ -59,6 +60,7 @@ class PointFactorization(Factorization):
         n_iters: int = 50,
         learning_rate: float = 0.01,
         regularization: float = 0.1,
+        update: str = "stochastic",
         distribution: str = "normal",
         precision: str = "single",
         early_stopping: bool = False,
@@ -72,6 +74,7 @@ class PointFactorization(Factorization):
         self.n_iters = n_iters
         self.learning_rate = learning_rate
         self.regularization = regularization
+        self.update = update
         self.distribution = distribution
         self.precision = precision
         self.early_stopping = early_stopping
@@ -85,7 +88,12 @@ class PointFactorization(Factorization):
         super()._check_params()
         choose("distribution", self.distribution, ["normal", "certain"])
         choose("precision", self.precision, ["single", "double"])
+        choose("update", self.update, ["stochastic", "exact"])
         check_positive("learning_rate", self.learning_rate)
+        if self.update == "exact" and self.precision == "double":
+            raise ParameterError(
+                'update="exact" needs precision="single": the published program goes rating by rating.'
+            )
 
     def _is_strict(self) -> bool:
         return self.precision == "double"
@@ -97,6 +105,8 @@ class PointFactorization(Factorization):
     def _run(self, ratings: Ratings, users: Side, items: Side, n_iters: int, on_round: Any) -> list[float]:
         P, Q = self._start(len(ratings.users), len(ratings.items))
         self.mean_ = float(ratings.values.mean()) if self.BIASED else 0.0
+        if self.update == "exact":
+            return self._alternate(ratings, users, items, n_iters, on_round)
         biases = [np.ascontiguousarray(F[:, 0], np.float32) if self.BIASED else None for F in (P, Q)]
         packed = [_padded(F[:, int(self.BIASED) :]) for F in (P, Q)]
 
@@ -111,6 +121,25 @@ class PointFactorization(Factorization):
             on_round_with_factors if self.early_stopping else on_round,
         )  # fmt: skip
         self._keep(packed, biases)
+        return history
+
+    def _alternate(self, ratings: Ratings, users: Side, items: Side, n_iters: int, on_round: Any) -> list[float]:
+        """Let users and items in turn solve their least squares; return minus the penalised squared error."""
+        P, Q = (wide_rows(F) for F in self._start(len(ratings.users), len(ratings.items)))
+        columns = self.n_factors + self.BIASED
+        how = (
+            ratings.scores.astype(np.float32), columns, self.BIASED, self.mean_, self.regularization,
+            resolve_threads(self.n_jobs),
+        )  # fmt: skip
+        history: list[float] = []
+        for done in range(n_iters):
+            _, user_penalty = fast.pass_squares(users, P, Q, *how)
+            loss, item_penalty = fast.pass_squares(items, Q, P, *how)
+            history.append(-(loss + user_penalty + item_penalty))
+            self.user_factors_, self.item_factors_ = (np.ascontiguousarray(F[:, :columns]) for F in (P, Q))
+            self.spread_ = max(1e-3, float(np.sqrt(max(0.0, loss) / len(ratings))))  # for those who look before the end
+            if on_round(done, history[-1]):
+                break
         return history
 
     def _keep(self, packed: list[Any], biases: list[Any]) -> None:
@@ -207,16 +236,23 @@ class PMF(PointFactorization):
     .. math:: \hat r_{ui} = p_u \cdot q_i
 
     Rating by rating, :math:`p_u \leftarrow p_u + \eta (e\, q_i - \lambda p_u)` with
-    :math:`e = r_{ui} - \hat r_{ui}`, for users and then for items.
+    :math:`e = r_{ui} - \hat r_{ui}`, for users and then for items. ``update="exact"`` lets users and items in turn be
+    where such steps would come to rest, by least squares:
+
+    .. math:: \Bigl(\sum_{i \in R_u} q_i q_i^\top + \lambda n_u I\Bigr)\, p_u = \sum_{i \in R_u} r_{ui}\, q_i
+
+    with :math:`n_u` the ratings of the user; nothing can diverge, and there is no learning rate.
 
     Parameters
     ----------
     n_factors : int, default=8
     n_iters : int, default=50
     learning_rate : float, default=0.01
-        :math:`\eta` (the paper calls it gamma).
+        :math:`\eta` (the paper calls it gamma) of ``update="stochastic"``.
     regularization : float, default=0.1
         :math:`\lambda`.
+    update : {"stochastic", "exact"}
+        Rating by rating, as published, or by least squares.
     distribution : {"normal", "certain"}
         A bell around the prediction, or the paper's convention of a reliability of 1 everywhere.
     precision : {"single", "double"}
@@ -234,11 +270,13 @@ class BiasedMF(PointFactorization):
     .. math:: \hat r_{ui} = \mu + b_u + b_i + p_u \cdot q_i
 
     Rating by rating, with :math:`e = r_{ui} - \hat r_{ui}`: :math:`b_u \leftarrow b_u + \eta (e - \lambda b_u)` and
-    :math:`p_u \leftarrow p_u + \eta (e\, q_i - \lambda p_u)`, for users and then for items.
+    :math:`p_u \leftarrow p_u + \eta (e\, q_i - \lambda p_u)`, for users and then for items. ``update="exact"`` solves
+    for bias and factors of a row at once, as in :class:`PMF`, with :math:`q_i` beginning with 1 and
+    :math:`r_{ui} - \mu - b_i` in the place of the rating.
 
     Parameters
     ----------
-    n_factors, n_iters, learning_rate, regularization, distribution, precision
+    n_factors, n_iters, learning_rate, regularization, update, distribution, precision
         As in :class:`PMF`.
     early_stopping, generator, on_divergence, random_state, n_jobs, verbose
         As in :class:`ResBeMF`.
@@ -247,8 +285,13 @@ class BiasedMF(PointFactorization):
     BIASED = True
 
 
-def _padded(factors: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
-    columns = -(-factors.shape[1] // LANES) * LANES
+def wide_rows(numbers: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+    """Return rows in single precision with zeros up to the stride of the kernel that solves for them."""
+    return _padded(numbers, WIDE_LANES)
+
+
+def _padded(factors: npt.NDArray[Any], lanes: int = LANES) -> npt.NDArray[np.float32]:
+    columns = -(-factors.shape[1] // lanes) * lanes
     padded = np.zeros((len(factors), columns), np.float32)
     padded[:, : factors.shape[1]] = factors
     return padded
