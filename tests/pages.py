@@ -90,8 +90,7 @@ class Reader:
             compare(self.printed, block.text, self.tolerance, block)
             self.printed = ""
         elif block.language == "json" and self.answer:
-            assert shape(json.loads(self.answer)) == shape(json.loads(block.text)), f"{block}: another answer"
-            self.answer = ""
+            self._compare_answer(block.text, block)
         else:
             told = f"{block}: how is this block of {block.language!r} to be run? Else list it, with the reason."
             assert DIRECTIVE.fullmatch(block.language) or matching(self.shown, block.head), told
@@ -128,8 +127,15 @@ class Reader:
         fails = output is not None and output.startswith("error:")
         assert done.returncode == (2 if fails else 0), f"{block}: {command}\n{done.stdout}{done.stderr}"
         self.answer = done.stdout if command.startswith("curl ") else ""
-        if output is not None:
+        if output is not None and output.startswith("{"):
+            self._compare_answer(output, block)
+        elif output is not None:
             compare(told, output, self.tolerance, block)
+
+    def _compare_answer(self, output: str, block: Block) -> None:
+        got, told = shape(json.loads(self.answer)), shape(json.loads(output))
+        assert got == told, f"{block}: the answer is\n{self.answer}\nand not\n{output}"
+        self.answer = ""
 
 
 def commands(text: str) -> Iterator[tuple[str, str | None]]:

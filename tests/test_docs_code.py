@@ -37,6 +37,7 @@ SHOWN = {
     r"nginx: ": "needs a web server",
     r"ini: ": "needs systemd",
     r"bibtex: ": "how to cite",
+    r"java: ": "needs Java and CF4J",
     r"text: errors → names": "a drawing",
     r"text: starcast_requests_total": "grows with every question",
 }
@@ -94,7 +95,11 @@ def test_a_reader_gets_what_the_page_shows(page, world, request, tmp_path, monke
     asked = [command for command in asked if not matching(NOT_RUN, command)]
     if any(map(REAL.search, [*asked, *(block.text for block in blocks if block.language == "python")])):
         request.getfixturevalue("data_folder")
-    if any(command.startswith("curl ") for command in asked) and not shutil.which("curl") and "STARCAST_CI" not in os.environ:
+    if (
+        any(command.startswith("curl ") for command in asked)
+        and not shutil.which("curl")
+        and "STARCAST_CI" not in os.environ
+    ):
         pytest.skip("curl is not installed")
     shutil.copytree(world, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
