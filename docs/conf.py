@@ -49,8 +49,8 @@ html_theme_options = {
     "light_css_variables": {"color-brand-primary": "#a8202a", "color-brand-content": "#a8202a", **QUIET},
     "dark_css_variables": {"color-brand-primary": "#ff9a94", "color-brand-content": "#ff9a94", **QUIET},
 }
-pygments_style = "friendly"
-pygments_dark_style = "monokai"
+pygments_style = "a11y-high-contrast-light"
+pygments_dark_style = "a11y-high-contrast-dark"
 
 DOCS = Path(__file__).parent
 # Markdown that lies outside docs and is a page of the site all the same.

@@ -30,7 +30,7 @@ def inline(writer: Any, node: nodes.math) -> None:
 
 
 def block(writer: Any, node: nodes.math_block) -> None:
-    writer.body.append(f'<div class="math-block">{to_mathml(node.astext(), "block", node)}</div>\n')
+    writer.body.append(f'<div class="math-block" tabindex="0">{to_mathml(node.astext(), "block", node)}</div>\n')
     raise nodes.SkipNode
 
 
