@@ -50,7 +50,7 @@ html_theme_options = {
     "dark_css_variables": {"color-brand-primary": "#ff9a94", "color-brand-content": "#ff9a94", **QUIET},
 }
 pygments_style = "a11y-high-contrast-light"
-pygments_dark_style = "a11y-high-contrast-dark"
+pygments_dark_style = "a11y-dark"
 
 DOCS = Path(__file__).parent
 # Markdown that lies outside docs and is a page of the site all the same.
