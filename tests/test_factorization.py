@@ -71,6 +71,7 @@ def test_wrong_words_are_guessed(planted, name):
         ("bemf", {"recklessness": float("nan")}, "recklessness must be a number of at least -1, got nan"),
         ("resbemf", {"recklessness": 1, "update": "paper"}, 'recklessness needs update="exact" or "gradient", got 1'),
         ("bemf", {"recklessness": 1, "precision": "double"}, "recklessness needs single precision, got 1"),
+        ("pmf", {"update": "exact", "precision": "double"}, 'update="exact" needs precision="single"'),
         ("resbemf", {"bias_regularization": -1}, "bias_regularization must be zero or more, got -1"),
         ("resbemf", {"tolerance": -1}, "tolerance must be zero or more, got -1"),
         ("resbemf", {"n_factors": 0, "biases": False}, "n_factors must be a whole number of at least 1, got 0"),
@@ -152,12 +153,20 @@ def test_early_stopping_finds_the_rounds_and_then_uses_all_ratings(planted, name
     assert np.array_equal(same.user_factors_, model.user_factors_)
 
 
-def test_early_stopping_stops_an_overfit(planted):
+@pytest.mark.parametrize(
+    ("name", "params"),
+    [
+        ("resbemf", {"regularization": 0.01, "bias_regularization": 0.01, "tolerance": 0}),
+        ("pmf", {"regularization": 0.01, "update": "exact"}),
+        ("biasedmf", {"regularization": 0.01, "update": "exact"}),
+    ],
+)
+def test_early_stopping_stops_an_overfit(planted, name, params):
     train, test = sc.holdout(planted, test_size=0.2, random_state=1)
-    params = {"regularization": 0.01, "bias_regularization": 0.01, "tolerance": 0, "n_iters": 60, "random_state": 0}
-    stopped = sc.ResBeMF(**params, early_stopping=True).fit(train)
+    params = params | {"n_iters": 60, "random_state": 0}
+    stopped = make_model(name, params | {"early_stopping": True}).fit(train)
     assert stopped.n_iter_ < 60
-    assert nll(stopped, test) < nll(sc.ResBeMF(**params).fit(train), test)
+    assert nll(stopped, test) < nll(make_model(name, params).fit(train), test)
 
 
 @pytest.mark.parametrize("name", ["pmf", "biasedmf"])

@@ -11,10 +11,8 @@ from starcast.distributed.moves import Ask, Part, add_up, drive
 from starcast.distributed.ordinal_moves import OrdinalMoves
 from starcast.distributed.point_moves import PointMoves
 from starcast.distributed.score_moves import BeMFMoves, ResBeMFMoves
-from starcast.errors import ParameterError
 from starcast.kernels import fast, make_sides
 from starcast.models.chain import Chain, tie_scores
-from starcast.models.point import PMF
 from starcast.ratings import Ratings
 
 N_USERS, N_ITEMS = 90, 31
@@ -457,8 +455,3 @@ def test_exact_point_models_are_whole_passes_and_never_get_worse(name):
     np.testing.assert_array_equal(moves.unpack(Q), model.item_factors_)
     errors = ratings.values - model.values(ratings.user, ratings.item)
     np.testing.assert_allclose(-items.loglik, (errors**2).sum(), rtol=1e-4)
-
-
-def test_exact_point_models_leave_the_published_program_alone():
-    with pytest.raises(ParameterError, match='update="exact" needs precision="single"'):
-        PMF(update="exact", precision="double").fit(Ratings.from_arrays([1, 2], [1, 2], [1, 2]))
