@@ -1,6 +1,7 @@
 """Writes the references that come from the code: python docs/make_reference.py.
 
-``docs/command-line.md`` is made of the commands themselves, ``docs/service-api.md`` of the service's own description.
+``docs/command-line.md`` is made of the commands themselves, ``docs/service-api.md`` of the service's own description, a
+table of ``docs/format.md`` of what the models declare.
 """
 
 import json
@@ -10,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from make_performance import table
+from make_performance import BLOCK, table
 
 from starcast.cli import app
+from starcast.models import MODELS
 from starcast.serve.app import describe
 from starcast.serve.desk import Desk
 from starcast.serve.limits import Limits
@@ -29,7 +31,11 @@ def main() -> None:
 
 def pages() -> dict[Path, str]:
     """Return what each page has to say."""
-    return {DOCS / "command-line.md": command_line(), DOCS / "service-api.md": service_api()}
+    return {
+        DOCS / "command-line.md": command_line(),
+        DOCS / "service-api.md": service_api(),
+        DOCS / "format.md": model_file(),
+    }
 
 
 def command_line() -> str:
@@ -163,6 +169,19 @@ def _with_parts(names: set[str], kinds: Mapping[str, Any]) -> dict[str, Any]:
         inner = re.findall(r"schemas/(\w+)", str(kinds[name]))
         waiting += [other for other in inner if other not in found]
     return found
+
+
+def model_file() -> str:
+    """Return the page of the model file with the table of what each model adds to it."""
+    rows = []
+    for cls in MODELS.values():
+        arrays = {name: axes for name, axes in cls.LEARNT.items() if axes}
+        numbers = [name for name, axes in cls.LEARNT.items() if not axes]
+        told = ", ".join(f"`{name}` ({axes.replace(' ', ', ')})" for name, axes in arrays.items())
+        rows.append([cls.__name__, told or "nothing", ", ".join(f"`{name}`" for name in numbers)])
+    learnt = table(["model", "arrays and their axes", "numbers in `learnt`"], rows)
+    text = (DOCS / "format.md").read_text(encoding="utf-8")
+    return BLOCK.sub(lambda found: f"{found[1]}{learnt}\n{found[3]}", text)
 
 
 if __name__ == "__main__":
