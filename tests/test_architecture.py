@@ -20,7 +20,7 @@ LAYERS = [
     ["plots", "paper_plots", "report", "serve", "terminal"],
     ["demo", "doctor", "reproduction", "sound_report"],
     ["console"],
-    ["trust_commands", "serve_command"],
+    ["trust_commands", "serve_command", "scale_commands"],
     ["cli"],
 ]
 LAYER = {name: depth for depth, layer in enumerate(LAYERS) for name in layer}

@@ -9,6 +9,9 @@ from starcast.datasets import (
     load_myanimelist,
     load_sample,
 )
+from starcast.distributed.cutting import cut_ratings
+from starcast.distributed.lists import recommend_all
+from starcast.distributed.shards import Shards
 from starcast.distribution import Distribution
 from starcast.errors import (
     ClusterError,
@@ -88,6 +91,7 @@ __all__ = [
     "Ratings",
     "ResBeMF",
     "Results",
+    "Shards",
     "Split",
     "StarcastError",
     "Threshold",
@@ -98,6 +102,7 @@ __all__ = [
     "compare",
     "conformal",
     "cross_validate",
+    "cut_ratings",
     "evaluate",
     "holdout",
     "hypervolume",
@@ -115,5 +120,6 @@ __all__ = [
     "metrics",
     "pareto_mask",
     "read_ratings",
+    "recommend_all",
     "search",
 ]

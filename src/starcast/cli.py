@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 from rich.markup import escape
-from rich.progress import Progress
 
 import starcast
 from starcast import metrics
@@ -49,6 +48,7 @@ from starcast.progress import progress_bar
 from starcast.reproduce import EXPERIMENTS, FACTORIZATIONS
 from starcast.reproduce.run import Run
 from starcast.reproduction import STAGES, USUAL_STAGES, facts, outcome, reproduce
+from starcast.scale_commands import recommend, shards
 from starcast.search import METHODS, search
 from starcast.serve_command import serve
 from starcast.sound_report import reproduce_soundly, sound_table
@@ -59,7 +59,6 @@ from starcast.terminal import (
     forecast_table,
     front_table,
     overall_table,
-    recommendation_table,
     threshold_table,
 )
 from starcast.trust import calibrate
@@ -169,31 +168,6 @@ def predict(
     table = forecast_table(names, answer, theta, point=point, known=frame["known"].to_list())
     probs = [dict(zip(map(str, answer.scores.tolist()), row, strict=True)) for row in answer.probs.tolist()]
     return show([row | {"probs": p} for row, p in zip(frame.to_dicts(), probs, strict=True)], table, as_json)
-
-
-@app.command(epilog="Example: [bold]starcast recommend model.starcast 196 -n 5 --threshold 0.5[/bold]")
-def recommend(
-    model: ModelFile,
-    users: Annotated[list[str] | None, typer.Argument(help="Users' names; all users if none is given.")] = None,
-    n: Annotated[int, typer.Option("--number", "-n", help="How many items a user.")] = 10,
-    threshold: Threshold = None,
-    include_seen: Annotated[bool, typer.Option("--include-seen", help="Also what the user has rated already.")] = False,
-    ratings: NewRatings = None,
-    out_file: Out = None,
-    as_json: Json = False,
-) -> None:
-    """Recommend items to some users or to all, the most promising of the reliable ones first."""
-    fitted = load(model) if ratings is None else fold_file(load(model), ratings)
-    whom = fitted.parse_users(users) if users else None
-    with Progress(console=err, transient=True, disable=not err.is_terminal) as progress:
-        task = progress.add_task("recommending", total=None)
-        frame = fitted.recommend(
-            whom, n, parse_threshold(threshold), exclude_seen=not include_seen,
-            on_progress=lambda done, total: progress.update(task, completed=done, total=total),
-        )  # fmt: skip
-    if out_file is not None:
-        return write_table(frame, out_file)
-    return show(frame.to_dicts(), recommendation_table(frame.to_dicts()), as_json)
 
 
 @app.command(epilog="Example: [bold]starcast explain model.starcast 196 242[/bold]")
@@ -338,6 +312,8 @@ def doctor(as_json: Json = False) -> None:
     show([vars(check) for check in checks], examination_table(checks), as_json)
 
 
+app.command(epilog="Example: [bold]starcast recommend model.starcast 196 -n 5 --threshold 0.5[/bold]")(recommend)
+app.command(epilog="Example: [bold]starcast shards ratings-*.parquet --out table --memory 1GB[/bold]")(shards)
 app.command(epilog="Example: [bold]starcast threshold model.starcast new.csv --accuracy 0.6[/bold]")(threshold)
 app.command(epilog="Example: [bold]starcast sets model.starcast new.csv 196 242 --alpha 0.2[/bold]")(sets)
 app.command(epilog="Example: [bold]starcast serve model.starcast --port 8080[/bold]")(serve)

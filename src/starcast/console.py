@@ -28,7 +28,7 @@ ARGUMENT = re.compile(r"""\b(on_bad|duplicates|encoding|sep|columns)=((?:["'][^"
 WRITERS = {".csv": "write_csv", ".parquet": "write_parquet", ".json": "write_json"}
 
 
-def _check_ending(path: Path | None) -> Path | None:
+def check_ending(path: Path | None) -> Path | None:
     """Refuse an ending that cannot be written before any work is done."""
     if path is not None:
         choose("ending", path.suffix.lower(), WRITERS)
@@ -51,7 +51,7 @@ Item = Annotated[list[str] | None, typer.Argument(help="One or more items.")]
 Pairs = Annotated[Path | None, typer.Option("--pairs", help="A file with a user and an item column instead.")]
 Out = Annotated[
     Path | None,
-    typer.Option("--out", "-o", callback=_check_ending, help="Write the table here: .csv, .parquet or .json."),
+    typer.Option("--out", "-o", callback=check_ending, help="Write the table here: .csv, .parquet or .json."),
 ]
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file that `starcast fit` wrote.")]
 NewRatings = Annotated[
@@ -92,10 +92,19 @@ def read_source(
         if source in DATASETS and not Path(source).is_file():
             table = load_dataset(source)
         else:
-            chosen = [int(name) if name.isdecimal() else name for name in columns.split(",")] if columns else None
-            sep = sep.replace("\\t", "\t") if sep else None  # what a shell leaves of a tab
-            table = read_ratings(source, sep=sep, columns=chosen, scores=scores, **options)  # type: ignore[arg-type]
+            how = {"sep": parse_separator(sep), "columns": parse_columns(columns), "scores": scores}
+            table = read_ratings(source, **how, **options)  # type: ignore[arg-type]
         return table if split == "all" else getattr(benchmark_split(table), part)
+
+
+def parse_columns(columns: str | None) -> list[str | int] | None:
+    """Return the columns that are written with commas, by name or position."""
+    return [int(name) if name.isdecimal() else name for name in columns.split(",")] if columns else None
+
+
+def parse_separator(sep: str | None) -> str | None:
+    """Return a separator as it was meant: a shell leaves a tab as two characters."""
+    return sep.replace("\\t", "\t") if sep else None
 
 
 def fold_file(model: Model, file: Path) -> Model:

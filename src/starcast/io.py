@@ -1,10 +1,11 @@
 """Ratings from files: delimited text of any dialect, gzip, Parquet, Arrow."""
 
+import contextlib
 import gzip
 import os
 import re
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from starcast.scale import make_scale, off_scale
 if TYPE_CHECKING:
     import polars as pl
 
+GZIP = b"\x1f\x8b"
 LONGEST_HEADER = 1 << 20  # bytes; a quote that is open longer than that was none
 NOT_BLANK = re.compile(rb"\S")
 QUOTED, QUOTED_TEXT = re.compile(rb'"[^"]*+(?:""[^"]*+)*+"'), re.compile(r'"[^"]*+(?:""[^"]*+)*+"')
@@ -69,17 +71,17 @@ def read_ratings(
         return Ratings.from_frame(frame, columns=columns, scores=scores, duplicates=duplicates, titles=titles)  # type: ignore[arg-type]
     text = _decode(file, content, encoding)
     start = text.startswith(b"\xef\xbb\xbf") * 3  # a byte order mark is not part of the first name
-    _check_separator(sep)
-    first, sep, end = _first_record(file, text, start, sep)
-    positions, has_header = _layout(file, first, sep, columns, header)
+    check_separator(sep)
+    first, sep, end = first_record(file, text, start, sep)
+    positions, has_header = find_layout(file, first, sep, columns, header)
     begin = end if has_header else start
     above = text.count(b"\n", 0, begin)  # lines that are not counted among those that hold ratings
     try:
-        table = _native.read_text(text, begin, sep, *positions, _threads(len(text)))
+        table = _native.read_text(text, begin, sep, *positions, threads_for(len(text)))
     except UnicodeDecodeError:
-        raise _not_utf8(file) from None
+        raise not_utf8(file) from None
     last = text.rstrip().count(b"\n") + 1 if "open_quote" in table["mistakes"] else 0
-    _check_lines(table["mistakes"], file.name, above, last, on_bad)
+    check_lines(table["mistakes"], file.name, above, last, on_bad)
     return _table(table, file, scores, above, titles, positions[3] >= 0).without_duplicates(duplicates)
 
 
@@ -112,11 +114,13 @@ def read_pairs(path: str | os.PathLike[str]) -> tuple[list[str], list[str]]:
     return [row[user] for row in rows], [row[item] for row in rows]
 
 
-def _read_bytes(file: Path) -> bytes:
+@contextlib.contextmanager
+def reading(file: Path) -> Iterator[None]:
+    """Turn what goes wrong with a file into an error that says so."""
     try:
         if file.is_dir():
             raise FileError(f"{file} is a folder. Give the file with the ratings in it.")
-        content = file.read_bytes()
+        yield
     except FileError:
         raise
     except FileNotFoundError:
@@ -125,14 +129,26 @@ def _read_bytes(file: Path) -> bytes:
         raise FileError(f"{file} cannot be read: {error.strerror}.") from None
     except ValueError as error:  # a name with a NUL byte
         raise FileError(f"{str(file)!r} is no name of a file: {error}.") from None
-    if content[:2] == b"\x1f\x8b":
-        try:
+
+
+def _read_bytes(file: Path) -> bytes:
+    with reading(file):
+        content = file.read_bytes()
+    if content[:2] == GZIP:
+        with unpacking(file):
             content = gzip.decompress(content)
-        except (OSError, EOFError, zlib.error) as error:
-            raise FileFormatError(f"{file} is a damaged gzip file ({error}). Fetch it again.") from None
     if not content or content.isspace():
         raise DataError(f"{file} is empty. A ratings file has a line per rating: user, item, rating.")
     return content
+
+
+@contextlib.contextmanager
+def unpacking(file: Path) -> Iterator[None]:
+    """Turn what goes wrong with a gzip file into an error that says so."""
+    try:
+        yield
+    except (OSError, EOFError, zlib.error) as error:
+        raise FileFormatError(f"{file} is a damaged gzip file ({error}). Fetch it again.") from None
 
 
 def _read_columnar(file: Path, content: bytes) -> "pl.DataFrame":
@@ -153,22 +169,33 @@ def _decode(file: Path, content: bytes, encoding: str) -> bytes:
         if encoding.lower().replace("_", "-") not in ("utf-8", "utf8"):
             content = content.decode(encoding).encode()
     except (LookupError, AttributeError, ValueError) as error:
-        if isinstance(error, UnicodeError):
-            raise DataError(f"{file.name} is not {encoding} text ({error}). Pass the right encoding=.") from None
-        raise DataError(f"encoding must be one that Python knows, got {encoding!r}.") from None
+        raise wrong_encoding(file, encoding, error) from None
+    check_text(file, content)
+    return content
+
+
+def wrong_encoding(file: Path, encoding: object, error: Exception) -> DataError:
+    """Return the error for an encoding that the text has not, or that there is not."""
+    if isinstance(error, UnicodeError):
+        return DataError(f"{file.name} is not {encoding} text ({error}). Pass the right encoding=.")
+    return DataError(f"encoding must be one that Python knows, got {encoding!r}.")
+
+
+def check_text(file: Path, content: bytes) -> None:
+    """Raise an error if a file does not begin like a text."""
     if b"\0" in content[:4096]:
         raise FileFormatError(
             f"{file.name} is not a text: it holds NUL bytes. If it is UTF-16, pass encoding='utf-16'."
         )
-    return content
 
 
-def _check_separator(sep: object) -> None:
+def check_separator(sep: object) -> None:
+    """Raise an error unless columns can be cut there."""
     if sep is not None and (not isinstance(sep, str) or not sep or "\n" in sep or '"' in sep):
         raise DataError(f"sep must be a text of at least one character, not a quote or a line break, got {sep!r}.")
 
 
-def _first_record(file: Path, text: bytes, start: int, sep: str | None) -> tuple[str, str, int]:
+def first_record(file: Path, text: bytes, start: int, sep: str | None) -> tuple[str, str, int]:
     """Return the first record that is not blank, the separator that cuts it, and where the next record begins.
 
     The most telling separator that gives three columns is taken. Where quotes are open, the record goes on in the next
@@ -206,10 +233,11 @@ def _utf8(file: Path, text: bytes) -> str:
     try:
         return text.decode().strip("\r\n")
     except UnicodeDecodeError:
-        raise _not_utf8(file) from None
+        raise not_utf8(file) from None
 
 
-def _not_utf8(file: Path) -> DataError:
+def not_utf8(file: Path) -> DataError:
+    """Return the error for bytes that are no text."""
     return DataError(f"{file.name} is not UTF-8 text. Pass its encoding, such as encoding='latin-1'.")
 
 
@@ -229,7 +257,7 @@ def _fields(record: str, sep: str) -> list[str]:
         at = stop.end()
 
 
-def _layout(
+def find_layout(
     file: Path, first: str, sep: str, columns: Sequence[str | int] | None, header: bool | None
 ) -> tuple[tuple[int, int, int, int], bool]:
     """Return the columns of user, item, rating, timestamp (-1: none) and whether there is a header."""
@@ -262,7 +290,8 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _threads(size: int) -> int:
+def threads_for(size: int) -> int:
+    """Return how many threads a text of so many bytes is worth."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(cores, size // 1_000_000))
 
@@ -278,7 +307,7 @@ MISTAKES = {
 }
 
 
-def _check_lines(mistakes: dict[str, tuple[int, int, bytes]], name: str, above: int, last: int, on_bad: str) -> None:
+def check_lines(mistakes: dict[str, tuple[int, int, bytes]], name: str, above: int, last: int, on_bad: str) -> None:
     """Raise an error for the first mistake; where they are to be skipped, only for one that takes good lines along."""
     if on_bad == "skip":  # a quote without an end takes in the rest of the file
         mistakes = {kind: at for kind, at in mistakes.items() if kind == "open_quote" and at[1] + above < last}

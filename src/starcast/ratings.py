@@ -232,33 +232,46 @@ class Ratings:
             return self
         if rule == "error":
             raise DataError(self._describe_duplicates(again, first))
-        score, times = self.score.copy(), self.timestamps
-        if rule == "last":
-            score[first] = score[again]  # `again` ascends within a pair, so the last one wins
-            if times is not None:
-                times = times.copy()
-                times[first] = times[again]
-        elif rule == "mean":
-            pairs = np.unique(first)
-            total, count = np.zeros(len(self)), np.ones(len(self))
-            np.add.at(total, first, self.values[again])
-            np.add.at(count, first, 1)
-            score[pairs] = nearest((self.values[pairs] + total[pairs]) / count[pairs], self.scores)
+        score, times = settle(rule, self.score, self.scores, again, first), self.timestamps
+        if rule == "last" and times is not None:
+            times = times.copy()
+            times[first] = times[again]
         keep = np.ones(len(self), bool)
         keep[again] = False
         return Ratings(self.users, self.items, self.scores, self.user, self.item, score, times, self.titles).take(keep)
 
     def _describe_duplicates(self, again: Array, first: Array) -> str:
-        shown = "; ".join(
-            f"user {plain(self.users[self.user[a]])!r} rated item {plain(self.items[self.item[a]])!r} "
-            f"{self.values[b]:g} and {self.values[a]:g}"
-            for a, b in list(zip(again, first, strict=True))[:3]
-        )
-        more = f"; and {len(again) - 3:,} more" if len(again) > 3 else ""
-        return (
-            f"each user may rate an item once, got {plural(len(again), 'rating')} too many ({shown}{more}). "
-            'Pass duplicates="first", "last" or "mean".'
-        )
+        a, b = again[:3], first[:3]
+        rows = zip(self.users[self.user[a]], self.items[self.item[a]], self.values[b], self.values[a], strict=True)
+        return describe_duplicates(len(again), list(rows))
+
+
+def settle(
+    rule: str, score: npt.NDArray[np.int8], scores: npt.NDArray[np.float64], again: Array, first: Array
+) -> npt.NDArray[np.int8]:
+    """Return the scores once those of the rows `again` have been told, by the rule, to the first row of their pair."""
+    score = score.copy()
+    if rule == "last":
+        score[first] = score[again]  # `again` ascends within a pair, so the last one wins
+    elif rule == "mean":
+        pairs = np.unique(first)
+        total, count = np.zeros(len(score)), np.ones(len(score))
+        np.add.at(total, first, scores[score[again]])
+        np.add.at(count, first, 1)
+        score[pairs] = nearest((scores[score[pairs]] + total[pairs]) / count[pairs], scores)
+    return score
+
+
+def describe_duplicates(count: int, first: Sequence[tuple[Any, Any, float, float]]) -> str:
+    """Return the message for so many ratings too many, of which the first are given: user, item and two ratings."""
+    shown = "; ".join(
+        f"user {plain(user)!r} rated item {plain(item)!r} {one:g} and {two:g}" for user, item, one, two in first
+    )
+    more = f"; and {count - 3:,} more" if count > 3 else ""
+    return (
+        f"each user may rate an item once, got {plural(count, 'rating')} too many ({shown}{more}). "
+        'Pass duplicates="first", "last" or "mean".'
+    )
 
 
 def titles_of(items: Array, titles: Mapping[Any, str] | None) -> Array | None:

@@ -53,7 +53,7 @@ class Folder:
         self.close()
         for name in NAMES:
             if table[name] is not None:
-                self._add_names(name, table[name])
+                save_names(self.path, name, table[name])
         for name in ("user_counts", "item_counts"):
             np.save(self.path / f"{name}.npy", table[name].astype("<i8"), allow_pickle=False)
         manifest = {
@@ -74,14 +74,6 @@ class Folder:
         """Close the columns."""
         for file in self._columns.values():
             file.close()
-
-    def _add_names(self, name: str, values: Array) -> None:
-        if values.dtype != object:
-            np.save(self.path / f"{name}.npy", values.astype("<i8"), allow_pickle=False)
-            return
-        content, ends = encode_texts(values)
-        np.save(self.path / f"{name}.text.npy", content, allow_pickle=False)
-        np.save(self.path / f"{name}.ends.npy", ends, allow_pickle=False)
 
 
 @contextlib.contextmanager
@@ -109,6 +101,16 @@ def making(folder: str | os.PathLike[str]) -> Iterator[Folder]:
     finally:
         place.close()
         shutil.rmtree(place.path, ignore_errors=True)
+
+
+def save_names(folder: Path, name: str, values: Array) -> None:
+    """Write names: numbers as they are, texts as their bytes and the place where each ends."""
+    if values.dtype != object:
+        np.save(folder / f"{name}.npy", values.astype("<i8"), allow_pickle=False)
+        return
+    content, ends = encode_texts(values)
+    np.save(folder / f"{name}.text.npy", content, allow_pickle=False)
+    np.save(folder / f"{name}.ends.npy", ends, allow_pickle=False)
 
 
 def check_free(folder: Path) -> None:

@@ -1,0 +1,155 @@
+"""Lists for all users of a model as Parquet parts: streamed, by one process or many, taken up where they stopped."""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from starcast.distributed.tasks import run_tasks, workers_of
+from starcast.distribution import check_fraction, kind_of
+from starcast.errors import FileError, ParameterError
+from starcast.files import replacing
+from starcast.models import Model, load
+from starcast.models.factorization import check_whole
+from starcast.models.ranking import check_number
+from starcast.names import Array
+
+PURPOSE = "recommending on many machines"
+ABOUT = "lists.json"
+
+
+def recommend_all(
+    model: Model | str | os.PathLike[str],
+    folder: str | os.PathLike[str],
+    n: int = 10,
+    threshold: float | None = None,
+    *,
+    exclude_seen: bool = True,
+    users_per_part: int = 50_000,
+    engine: Any = None,
+    workers: int | None = None,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> list[Path]:
+    """Write the best `n` items of every user to Parquet files and return these, in the order of the users.
+
+    One after the other they hold the rows of ``model.recommend(n=n, threshold=threshold)``. Each is written whole or
+    not at all, and those that are there already are left as they are: a call that was stopped is finished by calling
+    it again.
+
+    Parameters
+    ----------
+    model : Model or path of a model file
+        On many machines a file must lie where all of them see it; a model is sent to each of them once.
+    folder : path
+        Made if it is not there.
+    n, threshold, exclude_seen
+        As in :meth:`starcast.Model.recommend`.
+    users_per_part : int
+        Users in a file; the lists of so many are held at once by each worker.
+    engine : "ray", optional
+        Who works: the workers of a Ray cluster, or this process.
+    workers : int, optional
+        How many workers; 2 if not given.
+    on_progress : callable, optional
+        Called with the parts done and those in all.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from starcast import ItemFrequency, make_ratings
+    >>> model = ItemFrequency().fit(make_ratings(n_users=50, random_state=0)[0])
+    >>> [file.name for file in recommend_all(model, tempfile.mkdtemp(), users_per_part=30)]
+    ['part-000000.parquet', 'part-000001.parquet']
+    """
+    check_number(n)
+    check_fraction(0.0 if threshold is None else threshold, "threshold")
+    check_whole("users_per_part", users_per_part, 1)
+    n_workers = workers_of(engine, workers)
+    fitted = model if isinstance(model, Model) else load(model)
+    fitted._check_fitted()
+    users = fitted.users_[np.flatnonzero(fitted._user_known)]
+    place = Path(folder).absolute()
+    ask = {"n": int(n), "threshold": threshold, "exclude_seen": bool(exclude_seen)}
+    limit = None if threshold is None else [kind_of(threshold), float(threshold)]
+    about = {"model": _fingerprint(fitted), **ask, "threshold": limit, "users_per_part": int(users_per_part)}
+    _check_same(place, about)
+    files = [place / f"part-{k:06}.parquet" for k in range(-(-len(users) // users_per_part))]
+    missing = [k for k, file in enumerate(files) if not _is_whole(file)]
+    source = fitted if isinstance(model, Model) else Path(model).absolute()
+    tasks = ((files[k], users[k * users_per_part : (k + 1) * users_per_part], ask) for k in missing)
+    done = len(files) - len(missing)
+    if on_progress is not None:
+        on_progress(done, len(files))
+    for _ in run_tasks(_write_part, tasks, n_workers, PURPOSE, (source, n_workers is not None)):
+        done += 1
+        if on_progress is not None:
+            on_progress(done, len(files))
+    return files
+
+
+def _check_same(folder: Path, about: dict[str, Any]) -> None:
+    """Make the folder, or find it to be that of the same lists."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if (folder / ABOUT).exists():
+            found = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+        elif any(folder.iterdir()):
+            raise FileError(f"{folder} holds other things than lists. Give the name of a new folder.")
+        else:
+            with replacing(folder / ABOUT) as temporary:
+                temporary.write_text(json.dumps(about) + "\n", encoding="utf-8")
+            return
+    except FileError:
+        raise
+    except OSError as error:
+        raise FileError(f"{folder} cannot be written to: {error.strerror}. Choose another folder.") from None
+    except ValueError as error:
+        raise FileError(f"{str(folder)!r} is no folder of lists: {error}. Give the name of a new folder.") from None
+    differing = [name for name in about if not isinstance(found, dict) or found.get(name) != about[name]]
+    if differing:
+        raise ParameterError(
+            f"{folder} holds other lists: {', '.join(differing)} differ{'s' if len(differing) == 1 else ''}. "
+            "Give these a folder of their own."
+        )
+
+
+def _fingerprint(model: Model) -> str:
+    """Return a digest of parameters and of all that was learnt."""
+    digest = hashlib.sha256(type(model).__name__.encode())
+    params = {name: value for name, value in model.get_params().items() if name not in ("n_jobs", "verbose", "device")}
+    digest.update(json.dumps(params, default=str, sort_keys=True).encode())
+    for name, value in sorted(vars(model).items()):
+        if name.endswith("_") and isinstance(value, np.ndarray):
+            digest.update(name.encode())
+            digest.update(
+                json.dumps(value.tolist()).encode() if value.dtype == object else np.ascontiguousarray(value).data
+            )
+    return digest.hexdigest()
+
+
+def _is_whole(file: Path) -> bool:
+    import polars as pl
+
+    if not file.is_file():
+        return False
+    try:
+        pl.read_parquet_schema(file)
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError):
+        return False
+    return True
+
+
+LOADED: dict[Path, Model] = {}  # models that this worker has mapped into memory
+
+
+def _write_part(source: Model | Path, alone: bool, file: Path, users: Array, ask: dict[str, Any]) -> None:
+    model = source if isinstance(source, Model) else LOADED.get(source) or LOADED.setdefault(source, load(source))
+    if alone and "n_jobs" in model.get_params():  # beside other workers on the same machine
+        model.set_params(n_jobs=1)
+    frame = model.recommend(users, **ask)
+    with replacing(file) as temporary:
+        frame.write_parquet(temporary)

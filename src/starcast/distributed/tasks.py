@@ -1,0 +1,107 @@
+"""Many calls of one function: in this process, or by the workers of a Ray cluster."""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from starcast.distributed.cluster import connect
+from starcast.errors import ClusterError, ParameterError, StarcastError, choose
+
+RETRIES = 3  # of a call whose worker died
+
+
+def workers_of(engine: Any, workers: int | None) -> int | None:
+    """Return how many workers of Ray an `engine` stands for, None where the work is done in this process.
+
+    It is None, "ray", or an object that tells its `workers`.
+    """
+    if engine is None:
+        if workers is not None:
+            raise ParameterError(f'workers are those of engine="ray", got workers={workers!r} without an engine.')
+        return None
+    if not isinstance(engine, str):
+        workers = getattr(engine, "workers", None)
+    else:
+        choose("engine", engine, ["ray"])
+    return 2 if workers is None else workers
+
+
+def run_tasks(
+    work: Callable[..., Any],
+    tasks: Iterable[tuple[Any, ...]],
+    workers: int | None,
+    purpose: str,
+    shared: tuple[Any, ...] = (),
+) -> Iterator[Any]:
+    """Yield what ``work(*shared, *task)`` returns, in the order of the tasks, a few of which are under way at a time.
+
+    With Ray, what is `shared` goes to each machine once, and a reference to an object in its store is an argument like
+    the object itself. A worker that dies is replaced and its task done again; what goes wrong within a task is raised
+    here as it was there.
+    """
+    if workers is None:
+        yield from (work(*shared, *task) for task in tasks)
+        return
+    ray = connect(workers, purpose)
+    submit = sharing(ray, work, shared)
+    under_way: deque[Any] = deque()
+    queue = iter(tasks)
+    try:
+        while True:
+            while len(under_way) < 2 * workers and (task := next(queue, None)) is not None:
+                under_way.append(submit(*task))
+            if not under_way:
+                return
+            with telling(ray):
+                result = ray.get(under_way[0])
+            under_way.popleft()
+            yield result
+    finally:
+        for reference in under_way:
+            ray.cancel(reference, force=False)
+
+
+ARRIVED: dict[str, tuple[Any, ...]] = {}  # what the tasks of this worker share, by the name of its reference
+
+
+def sharing(ray: Any, work: Callable[..., Any], shared: tuple[Any, ...]) -> Callable[..., Any]:
+    """Return a function that submits ``work(*shared, *task)`` to Ray and returns a reference to what becomes of it."""
+    remote = ray.remote(num_cpus=1, max_retries=RETRIES)(_work_on)
+    box = [ray.put(shared)]  # in a list: a bare reference would be fetched, and its looks-up built, for every task
+    return lambda *task: remote.remote(work, box, *task)
+
+
+def _work_on(work: Callable[..., Any], box: list[Any], *task: Any) -> Any:
+    import ray
+
+    name = box[0].hex()
+    if name not in ARRIVED:
+        ARRIVED.clear()
+        ARRIVED[name] = ray.get(box[0])
+    return work(*ARRIVED[name], *task)
+
+
+class telling:  # noqa: N801, it reads as a verb: with telling(ray): …
+    """Turns what Ray raises into the error that was meant: that of the task, or one that says what became of it."""
+
+    def __init__(self, ray: Any) -> None:
+        self.ray = ray
+
+    def __enter__(self) -> None:
+        """Do nothing."""
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        """Raise the error that was meant."""
+        if isinstance(error, self.ray.exceptions.RayTaskError):
+            if isinstance(error.cause, StarcastError):
+                raise error.cause from None
+        elif isinstance(error, self.ray.exceptions.RayError):
+            raise ClusterError(
+                f"a worker died {RETRIES + 1} times at the same task: {first_line(error)} Give it more memory, or "
+                "ask for fewer workers."
+            ) from None
+
+
+def first_line(error: BaseException) -> str:
+    """Return what an error says first."""
+    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)

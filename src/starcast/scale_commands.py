@@ -1,0 +1,109 @@
+"""The commands for many ratings and many users: a table cut into shards, lists for some or for all."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import Progress
+
+from starcast.console import (
+    Columns,
+    Duplicates,
+    Encoding,
+    Json,
+    ModelFile,
+    NewRatings,
+    OnBad,
+    Separator,
+    Threshold,
+    check_ending,
+    err,
+    fold_file,
+    parse_columns,
+    parse_separator,
+    parse_threshold,
+    show,
+    write_table,
+)
+from starcast.distributed.cutting import cut_ratings
+from starcast.distributed.lists import recommend_all
+from starcast.errors import ParameterError, plural
+from starcast.models import load
+from starcast.terminal import recommendation_table
+
+Engine = Annotated[str | None, typer.Option("--engine", help="ray: work on a Ray cluster; see the docs on scale.")]
+Workers = Annotated[int | None, typer.Option("--workers", help="Workers of the engine.")]
+
+
+def shards(
+    ratings: Annotated[list[str], typer.Argument(metavar="RATINGS…", help="Files, patterns or folders.")],
+    folder: Annotated[Path, typer.Option("--out", "-o", help="A new folder.")],
+    memory: Annotated[str, typer.Option("--memory", help="What ratings may take of it, such as 500MB.")] = "1GB",
+    sep: Separator = None,
+    columns: Columns = None,
+    duplicates: Duplicates = "error",
+    on_bad: OnBad = "error",
+    encoding: Encoding = "utf-8",
+    engine: Engine = None,
+    workers: Workers = None,
+    as_json: Json = False,
+) -> None:
+    """Cut ratings that need not fit in memory into a folder that a fit on many machines reads."""
+    with err.status("reading") as status:
+        table = cut_ratings(
+            ratings, folder, memory=memory, sep=parse_separator(sep), columns=parse_columns(columns),
+            duplicates=duplicates, on_bad=on_bad, encoding=encoding, engine=engine, workers=workers,
+            on_progress=lambda doing, done: status.update(f"{doing}: {done:,} done"),
+        )  # fmt: skip
+    facts = {
+        "folder": str(folder),
+        "ratings": table.n_ratings,
+        "users": len(table.users),
+        "items": len(table.items),
+        "scores": table.scores.tolist(),
+        "digest": table.digest,
+    }
+    counted = f"{plural(table.n_ratings, 'rating')} of {plural(len(table.users), 'user')}"
+    show(facts, f"{counted} and {plural(len(table.items), 'item')} written to {folder}", as_json)
+
+
+def recommend(
+    model: ModelFile,
+    users: Annotated[list[str] | None, typer.Argument(help="Users' names; all users if none is given.")] = None,
+    n: Annotated[int, typer.Option("--number", "-n", help="How many items a user.")] = 10,
+    threshold: Threshold = None,
+    include_seen: Annotated[bool, typer.Option("--include-seen", help="Also what the user has rated already.")] = False,
+    ratings: NewRatings = None,
+    out_file: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Write here: a table (.csv, .parquet, .json), or Parquet parts to a folder."),
+    ] = None,
+    engine: Engine = None,
+    workers: Workers = None,
+    as_json: Json = False,
+) -> None:
+    """Recommend items to some users or to all, the most promising of the reliable ones first."""
+    to_folder = out_file is not None and not out_file.suffix
+    if (engine is not None or workers is not None) and (not to_folder or users or ratings):
+        raise ParameterError("an engine recommends to all users of the model, to a folder: --out lists/ --engine ray")
+    with Progress(console=err, transient=True, disable=not err.is_terminal) as progress:
+        task = progress.add_task("recommending", total=None)
+
+        def tell(done: int, total: int) -> None:
+            progress.update(task, completed=done, total=total)
+
+        if to_folder and out_file is not None and not users and ratings is None:
+            files = recommend_all(
+                model, out_file, n, parse_threshold(threshold), exclude_seen=not include_seen,
+                engine=engine, workers=workers, on_progress=tell,
+            )  # fmt: skip
+            return err.print(f"{plural(len(files), 'part')} in {out_file}", highlight=False)
+        check_ending(out_file)
+        fitted = load(model) if ratings is None else fold_file(load(model), ratings)
+        whom = fitted.parse_users(users) if users else None
+        frame = fitted.recommend(
+            whom, n, parse_threshold(threshold), exclude_seen=not include_seen, on_progress=tell
+        )  # fmt: skip
+    if out_file is not None:
+        return write_table(frame, out_file)
+    return show(frame.to_dicts(), recommendation_table(frame.to_dicts()), as_json)

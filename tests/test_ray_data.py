@@ -1,0 +1,91 @@
+"""What Ray's workers do alike: cutting, lists and searches on a small cluster of this machine."""
+
+import os
+import signal
+
+import polars as pl
+import pytest
+
+import starcast as sc
+from starcast.distributed.shards import Shards
+from starcast.distributed.tasks import run_tasks
+
+ray = pytest.importorskip("ray")
+pytestmark = [pytest.mark.ray, pytest.mark.slow]
+LATE = ["ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning"]  # of Ray itself
+pytestmark += [pytest.mark.filterwarnings(text) for text in LATE]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster():
+    """One local cluster for all tests of this file."""
+    from starcast.distributed.cluster import connect
+
+    assert not ray.is_initialized()
+    connect(2)
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture(scope="module")
+def ratings():
+    return sc.make_ratings(n_users=60, n_items=40, random_state=4)[0]
+
+
+def assert_same(shards, ratings):
+    assert shards.digest == ratings.digest()
+    expected = Shards.from_ratings(ratings)
+    assert shards.load(0).item.tolist() == expected.load(0).item.tolist()
+    assert shards.item_counts.tolist() == expected.item_counts.tolist()
+
+
+def test_parts_read_by_workers_give_the_same_shards(ratings, tmp_path):
+    frame = ratings.to_frame()
+    for k in range(4):
+        frame[k * 120 : (k + 1) * 120 if k < 3 else None].write_parquet(tmp_path / f"part-{k}.parquet")
+    assert_same(sc.cut_ratings(tmp_path / "*.parquet", tmp_path / "cut", engine="ray", workers=2), ratings)
+
+
+def test_the_blocks_of_a_dataset_are_parts(ratings, tmp_path):
+    frame = ratings.to_frame()
+    dataset = ray.data.from_arrow([frame[:200].to_arrow(), frame[200:].to_arrow()])
+    assert_same(sc.cut_ratings(dataset, tmp_path / "cut", engine="ray", workers=2), ratings)
+
+
+def test_a_mistake_in_a_part_is_told_as_without_ray(tmp_path):
+    (tmp_path / "a.csv").write_text("1,2,3\n1,3,x\n")
+    with pytest.raises(sc.DataError, match=r"^rating must be a number, got 'x' \(line 2 of a\.csv; 1 such line\)"):
+        sc.cut_ratings(tmp_path / "a.csv", tmp_path / "cut", engine="ray", workers=2)
+    assert not (tmp_path / "cut").exists()
+
+
+def test_the_task_of_a_worker_that_dies_is_done_again(tmp_path):
+    def die_once(mark):  # within the test: the workers cannot import this file
+        if not mark.exists():
+            mark.write_text("")
+            os.kill(os.getpid(), signal.SIGKILL)
+        return "done"
+
+    assert list(run_tasks(die_once, [(tmp_path / "mark",)], 2, "dying")) == ["done"]
+
+
+def test_a_task_that_kills_every_worker_is_told():
+    def die(_):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    with pytest.raises(sc.ClusterError, match=r"a worker died 4 times at the same task: .*ask for fewer workers"):
+        list(run_tasks(die, [(1,)], 2, "dying"))
+
+
+def test_more_workers_than_places_are_refused():
+    with pytest.raises(sc.ClusterError, match=r"99 workers need as many CPUs, the Ray cluster has"):
+        list(run_tasks(print, [(1,)], 99, "dying"))
+
+
+@pytest.mark.parametrize("as_file", [True, False])
+def test_lists_by_workers_equal_those_of_the_model(ratings, tmp_path, as_file):
+    model = sc.ResBeMF(n_iters=5, random_state=0).fit(ratings)
+    model.save(tmp_path / "m.starcast")
+    source = tmp_path / "m.starcast" if as_file else model
+    files = sc.recommend_all(source, tmp_path / "lists", users_per_part=13, engine="ray", workers=2)
+    assert pl.concat([pl.read_parquet(file) for file in files]).equals(model.recommend())
