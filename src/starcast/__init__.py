@@ -10,11 +10,13 @@ from starcast.datasets import (
     load_sample,
 )
 from starcast.distributed.cutting import cut_ratings
+from starcast.distributed.engine import RayEngine
 from starcast.distributed.lists import recommend_all
 from starcast.distributed.shards import Shards
 from starcast.distribution import Distribution
 from starcast.errors import (
     ClusterError,
+    ClusterWarning,
     DataError,
     DivergenceError,
     DownloadError,
@@ -70,6 +72,7 @@ __all__ = [
     "BeMF",
     "BiasedMF",
     "ClusterError",
+    "ClusterWarning",
     "DataError",
     "DirMF",
     "Distribution",
@@ -89,6 +92,7 @@ __all__ = [
     "PromiseError",
     "RatingSets",
     "Ratings",
+    "RayEngine",
     "ResBeMF",
     "Results",
     "Shards",

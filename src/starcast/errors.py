@@ -14,6 +14,8 @@
     │   └── DownloadError                      a data set that could not be fetched
     ├── ClusterError         (RuntimeError)    a Ray cluster that cannot be reached, or is too small
     └── MissingExtraError    (ImportError)     an optional library that is not installed
+
+    ClusterWarning           (UserWarning)     workers that were lost, and what became of their work
 """
 
 import difflib
@@ -87,7 +89,11 @@ class DownloadError(FileError):
 
 
 class ClusterError(StarcastError, RuntimeError):
-    """A Ray cluster that cannot be reached, or is too small for what was asked of it."""
+    """A cluster that cannot do what it is asked to."""
+
+
+class ClusterWarning(UserWarning):
+    """Workers that were lost, and what became of their work."""
 
 
 class MissingExtraError(StarcastError, ImportError):

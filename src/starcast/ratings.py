@@ -274,6 +274,21 @@ def describe_duplicates(count: int, first: Sequence[tuple[Any, Any, float, float
     )
 
 
+def check_ratings(ratings: object) -> None:
+    """Raise an error unless a model can be fitted to what is given."""
+    if type(ratings).__name__ == "Shards":
+        raise DataError(
+            "fit needs an engine for Shards, got none. Pass engine=RayEngine(...), or Ratings if memory holds them."
+        )
+    if not isinstance(ratings, Ratings):
+        raise DataError(
+            f"fit needs Ratings, got {type(ratings).__name__}. Make them with Ratings.from_frame, "
+            "Ratings.from_arrays or read_ratings."
+        )
+    if len(ratings) == 0:
+        raise DataError("fit needs at least one rating, got none.")
+
+
 def titles_of(items: Array, titles: Mapping[Any, str] | None) -> Array | None:
     """Return one title per item, empty where the mapping has none."""
     return None if titles is None else strings(titles.get(item, "") for item in items.tolist())

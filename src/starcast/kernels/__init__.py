@@ -14,11 +14,13 @@ import numpy.typing as npt
 from starcast import _native
 from starcast._native import fast, strict
 from starcast.errors import ParameterError
+from starcast.names import Codes
 from starcast.ratings import Ratings
 
 __all__ = [
     "Side",
     "aligned",
+    "cut_sides",
     "fast",
     "has_gpu",
     "instruction_set",
@@ -42,19 +44,21 @@ class Side(NamedTuple):
 
 
 def make_sides(ratings: Ratings) -> tuple[Side, Side]:
-    """Return the ratings by user and by item.
+    """Return the ratings by user and by item."""
+    return cut_sides(ratings.user, ratings.item, ratings.score, len(ratings.users), len(ratings.items))
+
+
+def cut_sides(user: Codes, item: Codes, score: npt.NDArray[np.int8], n_users: int, n_items: int) -> tuple[Side, Side]:
+    """Return coded ratings by user and by item.
 
     Two stable counting sorts, first by one side and then by the other, leave every row sorted by the other's code.
     """
-    _, by_item = _native.group_rows(ratings.item, len(ratings.items))
-    user_start, order = _native.group_rows(ratings.user[by_item], len(ratings.users))
+    _, by_item = _native.group_rows(item, n_items)
+    user_start, order = _native.group_rows(user[by_item], n_users)
     by_user = by_item[order]
-    item_start, order = _native.group_rows(ratings.item[by_user], len(ratings.items))
+    item_start, order = _native.group_rows(item[by_user], n_items)
     by_item = by_user[order]
-    return (
-        Side(user_start, ratings.item[by_user], ratings.score[by_user]),
-        Side(item_start, ratings.user[by_item], ratings.score[by_item]),
-    )
+    return Side(user_start, item[by_user], score[by_user]), Side(item_start, user[by_item], score[by_item])
 
 
 def resolve_threads(n_jobs: int | None) -> int:

@@ -15,7 +15,7 @@ from starcast.kernels import Side
 from starcast.models import explanation, growth, ranking
 from starcast.models.parameters import Parametrized
 from starcast.names import Array, Codes, Lookup, as_names
-from starcast.ratings import Ratings
+from starcast.ratings import Ratings, check_ratings
 from starcast.recalibration import recalibrate
 
 Floats = npt.NDArray[np.floating[Any]]
@@ -76,15 +76,15 @@ class Model(Parametrized):
     calibration_gain_: float
     n_left_out: int = 0  # of the ratings that this model was folded in from
 
-    def fit(self, ratings: Ratings) -> Self:
-        """Learn from the ratings, always afresh, and return self."""
-        if not isinstance(ratings, Ratings):
-            raise DataError(
-                f"fit needs Ratings, got {type(ratings).__name__}. Make them with Ratings.from_frame, "
-                "Ratings.from_arrays or read_ratings."
-            )
-        if len(ratings) == 0:
-            raise DataError("fit needs at least one rating, got none.")
+    def fit(self, ratings: Any, engine: Any = None) -> Self:
+        """Learn from the ratings, always afresh, and return self.
+
+        With an engine, such as :class:`starcast.RayEngine`, many machines do; it takes :class:`starcast.Shards`, too.
+        """
+        if engine is not None:
+            engine.fit(self, ratings)
+            return self
+        check_ratings(ratings)
         self._check_params()
         self._forget()
         self._remember(ratings)

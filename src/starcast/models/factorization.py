@@ -128,10 +128,14 @@ class Factorization(Model):
             n_iters = self._best_rounds(ratings) if self.early_stopping else self.n_iters
             with self._progress(n_iters) as advance:
                 self.history_ = np.array(self._run(ratings, users, items, n_iters, self._watch(advance)))
-            self.n_iter_ = len(self.history_)
-            if not (np.isfinite(self.user_factors_).all() and np.isfinite(self.item_factors_).all()):
-                raise self._divergence(self.n_iter_)  # a logistic link hides it from the objective
+            self._check_finite()
         self._finish(ratings)
+
+    def _check_finite(self) -> None:
+        """Keep how many rounds there were, and raise an error if they led away."""
+        self.n_iter_ = len(self.history_)
+        if not (np.isfinite(self.user_factors_).all() and np.isfinite(self.item_factors_).all()):
+            raise self._divergence(self.n_iter_)  # a logistic link hides it from the objective
 
     def _fit_strict(self, users: Side, items: Side) -> None:
         self._start_strict()
@@ -181,13 +185,15 @@ class Factorization(Model):
 
     def _draw(self, *shapes: tuple[int, ...], low: float = 0.0, high: float = 1.0) -> list[npt.NDArray[np.float64]]:
         """Return uniform starting points of the given shapes, drawn one after the other."""
+        uniform = self._uniform()
+        return [low + (high - low) * uniform(shape) for shape in shapes]
+
+    def _uniform(self) -> Callable[[tuple[int, ...]], npt.NDArray[np.float64]]:
+        """Return a function that draws numbers from 0 to 1 of a given shape, each time the next ones."""
         if self.generator == "java":
             java = JavaRandom(int(self.random_state or 0))
-            uniform = [java.next_doubles(int(np.prod(shape))).reshape(shape) for shape in shapes]
-        else:
-            rng = np.random.default_rng(self.random_state)
-            uniform = [rng.random(shape) for shape in shapes]
-        return [low + (high - low) * points for points in uniform]
+            return lambda shape: java.next_doubles(int(np.prod(shape))).reshape(shape)
+        return np.random.default_rng(self.random_state).random
 
     @contextlib.contextmanager
     def _progress(self, n_iters: int) -> Iterator[Callable[[int], None]]:

@@ -1,5 +1,6 @@
 """Factorizations with one vector per score for every user and item: ResBeMF, BeMF, DirMF."""
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -96,11 +97,15 @@ class PerScore(Factorization):
 
     def _starting_planes(self, n_users: int, n_items: int, n_scores: int) -> tuple[Any, Any]:
         """Return starting points of shape (rows, planes, scores)."""
-        shapes = [(rows, self.n_factors, n_scores) for rows in (n_users, n_items)]
-        P, Q = self._draw(*shapes)
-        return P.astype(np.float32), Q.astype(np.float32)
+        draw = self._drawer(n_scores)
+        return draw(n_users), draw(n_items)
 
-    def _starting_base(self, ratings: Ratings) -> npt.NDArray[np.float32]:
+    def _drawer(self, n_scores: int) -> Callable[[int], npt.NDArray[np.float32]]:
+        """Return a function that draws the starting points of so many more rows: all users', then all items'."""
+        uniform = self._uniform()
+        return lambda n: uniform((n, self.n_factors, n_scores)).astype(np.float32)
+
+    def _starting_base(self, ratings: Any) -> npt.NDArray[np.float32]:
         return np.zeros(len(ratings.scores), np.float32)
 
     def _start_strict(self) -> None:
@@ -168,7 +173,7 @@ class PerScore(Factorization):
         )
 
 
-def check_scores(model: PerScore, ratings: Ratings) -> None:
+def check_scores(model: PerScore, ratings: Any) -> None:
     """Raise an error if there are more scores than the kernels have lanes."""
     found = len(ratings.scores)
     if found > MOST_SCORES:

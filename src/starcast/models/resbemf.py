@@ -1,5 +1,6 @@
 """Restricted Bernoulli Matrix Factorization: the paper's model, by its likelihood's own gradient and as published."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -152,16 +153,18 @@ class ResBeMF(PerScore):
     def _is_strict(self) -> bool:
         return self.update == "paper"
 
-    def _starting_planes(self, n_users: int, n_items: int, n_scores: int) -> tuple[Any, Any]:
-        """Return small normal factors, so that no score is ahead at the start, and biases of zero."""
-        rng = np.random.default_rng(self.random_state)
-        planes = [np.zeros((n, self.n_factors + self._has_biases(), n_scores), np.float32) for n in (n_users, n_items)]
-        for rows in planes:
-            spread = 0.3 / np.sqrt(max(self.n_factors, 1))
-            rows[:, : self.n_factors] = rng.normal(0, spread, (len(rows), self.n_factors, n_scores))
-        return planes[0], planes[1]
+    def _drawer(self, n_scores: int) -> Callable[[int], npt.NDArray[np.float32]]:
+        """Draw small normal factors, so that no score is ahead at the start, and biases of zero."""
+        rng, spread = np.random.default_rng(self.random_state), 0.3 / np.sqrt(max(self.n_factors, 1))
 
-    def _starting_base(self, ratings: Ratings) -> npt.NDArray[np.float32]:
+        def draw(n: int) -> npt.NDArray[np.float32]:
+            rows = np.zeros((n, self.n_factors + self._has_biases(), n_scores), np.float32)
+            rows[:, : self.n_factors] = rng.normal(0, spread, (n, self.n_factors, n_scores))
+            return rows
+
+        return draw
+
+    def _starting_base(self, ratings: Any) -> npt.NDArray[np.float32]:
         return np.log(self.prior_).astype(np.float32) if self._has_biases() else super()._starting_base(ratings)
 
     def _on_gpu(self) -> bool:

@@ -1,0 +1,104 @@
+"""The state of a fit on disk, so that a new driver can go on with it."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from starcast import modelfile
+from starcast.distributed.shards import Shards
+from starcast.errors import FileError, ParameterError
+from starcast.files import replacing
+from starcast.models.base import Model
+
+LATEST = "latest.json"
+NO_MATTER = ("n_jobs", "verbose")  # parameters that do not change a result
+
+
+@dataclass
+class State:
+    """Where a fit stands after a round: the rows of items and users (worker by worker) and what else has changed."""
+
+    seed: int
+    history: list[float] = field(default_factory=list)
+    shared: dict[str, Any] | None = None  # None: at the beginning
+    items: Any = None
+    users: list[Any] = field(default_factory=list)
+
+    @property
+    def done(self) -> int:
+        """Rounds."""
+        return len(self.history)
+
+
+class Checkpoint:
+    """A folder with the last state of one fit: ``latest.json`` names the round, ``round-N`` has its arrays.
+
+    The name of a round is written last, so a state is there whole or not at all.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], model: Model, shards: Shards) -> None:
+        self._folder = Path(folder)
+        params = {name: value for name, value in model.get_params().items() if name not in NO_MATTER}
+        self._of = {
+            "ratings": shards.digest, "model": type(model).__name__, "params": json.loads(json.dumps(params)),
+            "workers": len(shards),
+        }  # fmt: skip
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise FileError(
+                f"checkpoint must be a folder that can be made, got {str(folder)!r}: {error.strerror}."
+            ) from None
+
+    def find(self) -> State | None:
+        """Return the last state of this fit; None if there is none, an error if it is another fit's."""
+        latest = self._folder / LATEST
+        if not latest.exists():
+            return None
+        try:
+            told = json.loads(latest.read_text())
+            place = self._folder / told["round"]
+            differs = [name for name, value in self._of.items() if told["of"].get(name) != value]
+        except (OSError, ValueError, KeyError, AttributeError, TypeError):
+            raise FileError(f"{latest} is not the checkpoint of a fit. Give another folder.") from None
+        if differs:
+            raise ParameterError(
+                f"checkpoint must be of the same fit, but in {self._folder} {' and '.join(differs)} differ. "
+                "Give another folder, or delete this one to begin anew."
+            )
+        meta, arrays = modelfile.read(place / "shared")
+        shared = meta["shared"] | {n.removeprefix("shared."): a for n, a in arrays.items() if n.startswith("shared.")}
+        users = [modelfile.read(place / f"users-{k}")[1]["rows"] for k in range(self._of["workers"])]
+        return State(meta["seed"], meta["history"], shared, arrays["items"], users)
+
+    def save(self, state: State, get: Callable[[Any], Any]) -> None:
+        """Write a state, whose rows `get` brings here, and drop the one before."""
+        assert state.shared is not None
+        place = self._folder / f"round-{state.done}"
+        shutil.rmtree(place, ignore_errors=True)  # of a driver that was stopped in the middle
+        place.mkdir()
+        for k, rows in enumerate(state.users):
+            modelfile.write(place / f"users-{k}", {}, {"rows": get(rows)})
+        arrays = {f"shared.{name}": value for name, value in state.shared.items() if isinstance(value, np.ndarray)}
+        plain = {name: value for name, value in state.shared.items() if not isinstance(value, np.ndarray)}
+        meta = {"seed": state.seed, "history": state.history, "shared": plain}
+        modelfile.write(place / "shared", meta, arrays | {"items": get(state.items)})
+        with replacing(self._folder / LATEST) as file:
+            file.write_text(json.dumps({"round": place.name, "of": self._of}, indent=1))
+        self._drop(besides=place.name)
+
+    def clear(self) -> None:
+        """Drop everything: the fit is complete."""
+        (self._folder / LATEST).unlink(missing_ok=True)
+        self._drop()
+
+    def _drop(self, besides: str = "") -> None:
+        for place in self._folder.glob("round-*"):
+            if place.name != besides:
+                shutil.rmtree(place, ignore_errors=True)

@@ -1,0 +1,159 @@
+"""Fits on a Ray cluster: the same model as on one machine, whoever is lost on the way."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import warnings
+
+import numpy as np
+import pytest
+
+import starcast as sc
+from starcast.distributed.checkpoint import LATEST
+from starcast.distributed.crew import Crew, WorkersLostError
+from starcast.distributed.shards import Shards
+
+ray = pytest.importorskip("ray")
+pytestmark = [pytest.mark.ray, pytest.mark.filterwarnings("ignore::ResourceWarning"), pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Four machines with a CPU each: processes of their own here, with object stores of their own."""
+    from ray.cluster_utils import Cluster
+
+    size = {"num_cpus": 1, "object_store_memory": 100_000_000, "include_dashboard": False}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        nodes = Cluster(initialize_head=True, head_node_args=size)
+        for _ in range(3):
+            nodes.add_node(num_cpus=1, object_store_memory=100_000_000)
+        ray.init(address=nodes.address, log_to_driver=False, logging_level="ERROR")
+    yield nodes
+    ray.shutdown()
+    nodes.shutdown()
+
+
+@pytest.fixture(scope="module")
+def table():
+    return sc.make_ratings(n_users=120, n_items=60, density=0.4, random_state=0)[0]
+
+
+MODELS = {"resbemf": sc.ResBeMF(n_factors=3, n_iters=7, tolerance=0, random_state=0)}
+
+
+def probs(model, table):
+    return model.predict_proba(table.users[table.user], table.items[table.item]).probs
+
+
+def learnt(model):
+    return {name: value for name, value in vars(model).items() if name.endswith("_") and isinstance(value, np.ndarray)}
+
+
+def assert_same_bits(one, other):
+    for name, value in learnt(one).items():
+        np.testing.assert_array_equal(value, learnt(other)[name], err_msg=name, strict=True)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_one_worker_gives_the_same_bits_as_none(cluster, table, name):
+    model = MODELS[name]
+    assert_same_bits(model.clone().fit(table), model.clone().fit(table, engine=sc.RayEngine(workers=1)))
+
+
+@pytest.mark.parametrize("workers", [2, 3, 4])
+@pytest.mark.parametrize("name", MODELS)
+def test_many_workers_agree_with_one_machine(cluster, table, name, workers):
+    engine = sc.RayEngine(workers=workers)
+    alone, together = MODELS[name].clone().fit(table), MODELS[name].clone().fit(table, engine=engine)
+    np.testing.assert_allclose(probs(together, table), probs(alone, table), atol=1e-4)
+    assert len(together.history_) == len(alone.history_) == len(engine.report_.seconds)
+    np.testing.assert_allclose(together.history_, alone.history_, rtol=1e-5)
+    assert engine.report_.losses == []
+
+
+def test_a_fit_from_files_is_that_from_memory(cluster, table, tmp_path):
+    Shards.from_ratings(table).save(tmp_path / "cut")
+    engine = sc.RayEngine(workers=2)
+    model = MODELS["resbemf"]
+    assert_same_bits(
+        model.clone().fit(table, engine=engine), model.clone().fit(Shards.open(tmp_path / "cut"), engine=engine)
+    )
+
+
+def kill_in_round(monkeypatch, round_, deed):
+    """Let `deed(crew)` happen once, in the middle of a round: users have moved, owners wait for their sums."""
+    ask, seen = Crew._ask_everyone, []
+
+    def ask_everyone(self, asks):
+        is_first = not seen or seen[-1] == 0
+        seen.append(len(asks))
+        if asks and is_first and seen.count(0) == round_ - 1:
+            answers = ask(self, asks)
+            deed(self)
+            return answers
+        return ask(self, asks)
+
+    monkeypatch.setattr(Crew, "_ask_everyone", ask_everyone)
+
+
+@pytest.mark.parametrize(("round_", "kept"), [(2, 0), (6, 4)])
+def test_a_killed_worker_is_replaced_and_nothing_changes(cluster, table, monkeypatch, round_, kept):
+    model, engine = MODELS["resbemf"], sc.RayEngine(workers=3, every=2)
+    undisturbed = model.clone().fit(table, engine=engine)
+    kill_in_round(monkeypatch, round_, lambda crew: os.kill(crew.hello()[1]["pid"], signal.SIGKILL))
+    with pytest.warns(sc.ClusterWarning, match=rf"lost worker 2 of 3 .*from round {kept}\."):
+        disturbed = model.clone().fit(table, engine=engine)
+    assert len(engine.report_.losses) == 1
+    assert len(engine.report_.seconds) == 7
+    assert_same_bits(undisturbed, disturbed)
+
+
+def test_a_lost_machine_is_done_without(cluster, table, monkeypatch):
+    model, engine = MODELS["resbemf"], sc.RayEngine(workers=4, every=2)
+    undisturbed = model.clone().fit(table, engine=engine)
+    node = sorted(cluster.worker_nodes, key=str)[0]
+
+    def lose(crew):
+        cluster.remove_node(node, allow_graceful=False)
+        with pytest.raises(WorkersLostError):  # its workers notice after a while
+            while True:
+                crew.hello()
+
+    kill_in_round(monkeypatch, 4, lose)
+    with pytest.warns(sc.ClusterWarning) as told:
+        disturbed = model.clone().fit(table, engine=engine)
+    cluster.add_node(num_cpus=1, object_store_memory=100_000_000)
+    assert any("no machine has 1 CPU to spare" in str(w.message) for w in told)
+    assert_same_bits(undisturbed, disturbed)
+
+
+def test_a_new_driver_goes_on_from_the_checkpoint(cluster, table, tmp_path):
+    model = MODELS["resbemf"]
+    undisturbed = model.clone().fit(table, engine=sc.RayEngine(workers=2, every=2))
+    script = f"""
+        import os, signal
+        import starcast as sc
+        from starcast.distributed.engine import Run
+        keep = Run._keep
+        def and_die(self, history):
+            keep(self, history)
+            if len(history) == 4:
+                os.kill(os.getpid(), signal.SIGKILL)
+        Run._keep = and_die
+        table = sc.make_ratings(n_users=120, n_items=60, density=0.4, random_state=0)[0]
+        model = sc.{model!r}
+        model.fit(table, engine=sc.RayEngine(workers=2, every=2, checkpoint={str(tmp_path / "state")!r}))
+    """
+    env = os.environ | {"RAY_ADDRESS": cluster.address}
+    ended = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], env=env, capture_output=True, text=True)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    assert (tmp_path / "state" / LATEST).exists()
+    engine = sc.RayEngine(workers=2, every=2, checkpoint=tmp_path / "state")
+    continued = model.clone().fit(table, engine=engine)
+    assert engine.report_.resumed_from == 4
+    assert len(engine.report_.seconds) == 3
+    assert_same_bits(undisturbed, continued)
+    assert list((tmp_path / "state").iterdir()) == []
