@@ -82,6 +82,57 @@ def test_more_workers_than_places_are_refused():
         list(run_tasks(print, [(1,)], 99, "dying"))
 
 
+def untimed(results):
+    return [{name: repr(value) for name, value in row.items() if name != "seconds"} for row in results]
+
+
+SPACE = {"n_factors": [2, 3], "learning_rate": [0.01, 0.02, 1e30], "regularization": [0.01, -1.0]}
+
+
+@pytest.mark.parametrize("method", ["grid", "random", "tpe"])
+def test_a_search_by_workers_gives_the_same_table(ratings, method, tmp_path):
+    ask = {"method": method, "cv": 3, "random_state": 0, "objectives": ["nll", "1-MAE@0.5"]}
+    ask["n_trials"] = {"grid": None, "random": 7, "tpe": 2}[method]
+    base = sc.PMF(n_iters=4)
+    alone = sc.search(base, ratings, SPACE, **ask)
+    told = []
+    many = sc.search(base, ratings, SPACE, engine="ray", workers=2, on_progress=lambda *at: told.append(at), **ask)
+    if method == "grid":
+        assert set(alone["status"]) == {"ok", "diverged", "failed"}
+    if method != "tpe":  # which asks for two trials before it has heard of the first
+        assert untimed(alone) == untimed(many)
+    assert [done for done, _ in told] == list(range(len(alone) + 1))
+
+
+def test_a_search_by_workers_goes_on_where_another_stopped(ratings, tmp_path):
+    ask = {"cv": 3, "random_state": 0, "storage": tmp_path / "trials.jsonl"}
+    base = sc.ItemFrequency()
+    sc.search(base, ratings, {"shrinkage": [1, 2, 3, 4]}, n_trials=2, **ask)
+    before = (tmp_path / "trials.jsonl").read_text()
+    many = sc.search(base, ratings, {"shrinkage": [1, 2, 3, 4]}, n_trials=4, engine="ray", workers=2, **ask)
+    after = (tmp_path / "trials.jsonl").read_text()
+    assert after.startswith(before)
+    assert after.count("\n") == 5
+    alone = sc.search(base, ratings, {"shrinkage": [1, 2, 3, 4]}, n_trials=4, cv=3, random_state=0)
+    assert untimed(many) == untimed(alone)
+
+
+def test_a_trial_that_kills_its_workers_is_recorded_and_the_others_are_not_touched(ratings):
+    class Deadly(sc.ItemFrequency):  # within the test: sent by value
+        def _fit(self, ratings):
+            if self.shrinkage == 2:
+                os.kill(os.getpid(), signal.SIGKILL)
+            super()._fit(ratings)
+
+    found = sc.search(
+        Deadly(), ratings, {"shrinkage": [1, 2, 3]}, method="grid", cv=2, random_state=0, engine="ray", workers=2
+    )
+    assert found["status"] == ["ok", "failed", "ok"]
+    assert "a worker died 4 times at it" in found["error"][1]
+    alone = sc.search("item", ratings, {"shrinkage": [1, 3]}, method="grid", cv=2, random_state=0)
+    assert [found["nll"][0], found["nll"][2]] == alone["nll"]
+
+
 @pytest.mark.parametrize("as_file", [True, False])
 def test_lists_by_workers_equal_those_of_the_model(ratings, tmp_path, as_file):
     model = sc.ResBeMF(n_iters=5, random_state=0).fit(ratings)

@@ -463,3 +463,11 @@ def test_processes_killed_at_random_moments_lose_nothing(start, tmp_path):
     assert table_without_seconds(tmp_path / "killed.jsonl.csv") == table_without_seconds(tmp_path / "whole.jsonl.csv")
     keys = [json.loads(line)["key"] for line in (tmp_path / "killed.jsonl").read_text().splitlines()]
     assert len(keys) == len(set(keys)) == 7
+
+
+def test_workers_need_an_engine_and_an_engine_no_processes(table):
+    space = {"shrinkage": [1, 2]}
+    with pytest.raises(sc.ParameterError, match='workers are those of engine="ray", got workers=2 without an engine'):
+        sc.search("item", table, space, workers=2)
+    with pytest.raises(sc.ParameterError, match=r"give one of them, got n_jobs=2\."):
+        sc.search("item", table, space, engine="ray", n_jobs=2)

@@ -48,7 +48,7 @@ from starcast.progress import progress_bar
 from starcast.reproduce import EXPERIMENTS, FACTORIZATIONS
 from starcast.reproduce.run import Run
 from starcast.reproduction import STAGES, USUAL_STAGES, facts, outcome, reproduce
-from starcast.scale_commands import recommend, shards
+from starcast.scale_commands import Engine, Workers, recommend, shards
 from starcast.search import METHODS, search
 from starcast.serve_command import serve
 from starcast.sound_report import reproduce_soundly, sound_table
@@ -239,6 +239,8 @@ def search_command(
     folds: Annotated[str, typer.Option("--folds", help="A number of random folds, or paper for its five.")] = "5",
     storage: Annotated[str | None, typer.Option("--storage", help="Keep trials here, to stop and go on.")] = None,
     jobs: Annotated[int, typer.Option("--jobs", "-j", help="Processes at work.")] = 1,
+    engine: Engine = None,
+    workers: Workers = None,
     seed: Annotated[int, typer.Option("--seed", help="Seeds folds, draws and models.")] = 0,
     split: Part = "all",
     sep: Separator = None,
@@ -253,6 +255,7 @@ def search_command(
     table = read_source(ratings, split, "train", sep, columns, duplicates=duplicates)
     results = search(
         model, table, chosen, objectives=goals, n_trials=trials, method=method, n_jobs=jobs, storage=storage,
+        engine=engine, workers=workers,
         cv=int(folds) if folds.isdecimal() else folds, random_state=seed, verbose=err.is_terminal,
     )  # fmt: skip
     if out_file is not None:

@@ -110,20 +110,24 @@ def run_missing(
     n_jobs: int = 1,
     prepare: Callable[..., None] | None = None,
     prepare_args: tuple[Any, ...] = (),
+    pool: contextlib.AbstractContextManager[Any] | None = None,
     on_progress: OnProgress | None = None,
 ) -> dict[str, dict[str, Any]]:
     """Run ``work(task)`` for every key that the journal lacks, record what it returns, and return all records by key.
 
     `work` is a function of a module, since it may run in another process; `prepare` runs once in each of them, to load
-    what all tasks share. An error of ours ends that task alone: its record is ``{"status": "failed", "error": …}``.
+    what all tasks share. `pool`, if given, is what to submit to instead: one of `n_jobs` workers. An error of ours ends
+    that task alone: its record is ``{"status": "failed", "error": …}``.
     """
     done = {key: record for key, record in journal.records() if key in tasks}
     missing = {key: task for key, task in tasks.items() if key not in done}
     if on_progress is not None:
         on_progress(len(done), len(tasks))
-    n_jobs = n_jobs if len(missing) > 1 else 1
-    most = 2 * n_jobs if n_jobs > 1 else 1  # what this process runs itself is recorded before the next begins
-    with workers(n_jobs, prepare, prepare_args) as submit:
+    n_jobs = n_jobs if len(missing) > 1 or pool is not None else 1
+    most = (
+        2 * n_jobs if n_jobs > 1 or pool is not None else 1
+    )  # what this process runs itself is recorded before the next begins
+    with pool or workers(n_jobs, prepare, prepare_args) as submit:
         running: dict[Future[dict[str, Any]], str] = {}
         queue = iter(missing.items())
         while True:

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ def run_study(
     storage: str | os.PathLike[str] | None,
     random_state: int | None,
     tell: OnProgress,
+    pool: AbstractContextManager[Any] | None = None,
 ) -> list[tuple[dict[str, Any], Record]]:
     """Run trials until the study has `n_trials`, and return all of them, in the order in which they were asked for."""
     if n_trials is None:
@@ -39,7 +41,7 @@ def run_study(
     opened = _open(study, storage, Seeded(method, n_trials, random_state))
     begin(study.key(), study)
     try:
-        with workers(n_jobs, begin, (study.key(), study)) as submit:
+        with pool or workers(n_jobs, begin, (study.key(), study)) as submit:
             _work(study, opened, axes, n_trials, n_jobs, submit, tell)
     finally:
         STUDIES.pop(study.key(), None)

@@ -7,13 +7,15 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from starcast.distributed.pool import ray_pool
+from starcast.distributed.tasks import workers_of
 from starcast.errors import DivergenceError, FileFormatError, ParameterError, StarcastError, choose
 from starcast.evaluate import Folds, answer_for, make_folds
 from starcast.journal import Journal, OnProgress, run_missing
@@ -41,6 +43,8 @@ def search(
     method: str = "random",
     cv: Folds = 5,
     n_jobs: int = 1,
+    engine: Any = None,
+    workers: int | None = None,
     storage: str | os.PathLike[str] | None = None,
     random_state: int | None = None,
     relevant: float | None = None,
@@ -71,6 +75,11 @@ def search(
         See :func:`starcast.cross_validate`.
     n_jobs : int
         Processes at work.
+    engine : "ray", optional
+        Who works: the workers of a Ray cluster, each on a fold of a trial, instead of processes of this machine. The
+        ratings go to each machine once. A fold whose worker dies is done again.
+    workers : int, optional
+        How many of Ray's workers; 2 if not given.
     storage : path or URL, optional
         A file in which every finished trial is kept, so that a search that was stopped, however rudely, is finished by
         calling it again. With "tpe" and "nsga2" it is Optuna's journal file, or the URL of a database, and many
@@ -99,6 +108,11 @@ def search(
     if n_trials is not None:
         check_whole("n_trials", n_trials, 1)
     _check_seed(random_state, storage)
+    n_workers = workers_of(engine, workers)
+    if n_workers is not None and n_jobs > 1:
+        raise ParameterError(
+            f"n_jobs are processes, workers those of an engine: give one of them, got n_jobs={n_jobs}."
+        )
     base = _seeded(make_model(model) if isinstance(model, str) else model.clone(), random_state)
     axes, goals = make_axes(space, base), directions(objectives)
     folds = make_folds(ratings, cv, random_state)
@@ -112,8 +126,10 @@ def search(
         "relevant": None if relevant is None else float(relevant),
         "empty": empty,
     }
-    one_thread = n_jobs > 1 and base.get_params().get("n_jobs", 1) is None
+    one_thread = (n_jobs > 1 or n_workers is not None) and base.get_params().get("n_jobs", 1) is None
     study = Study(base.set_params(n_jobs=1) if one_thread else base, folds, goals, relevant, empty, about)
+    pool = None if n_workers is None else ray_pool(n_workers, run_fold, (study,), study.pieces, study.join)
+    at_work = n_jobs if n_workers is None else n_workers
     with progress_bar(f"searching {about['model']}", verbose) as show:
 
         def tell(done: int, total: int) -> None:
@@ -124,9 +140,11 @@ def search(
         if method in ("tpe", "nsga2"):
             from starcast.optuna_study import run_study  # an extra
 
-            return study.results(run_study(study, axes, method, n_trials, n_jobs, storage, random_state, tell))
-        settings = _settings(axes, method, n_trials, random_state)
-        return study.results(_run_listed(study, settings, n_jobs, storage, tell))
+            trials = run_study(study, axes, method, n_trials, at_work, storage, random_state, tell, pool)
+        else:
+            settings = _settings(axes, method, n_trials, random_state)
+            trials = _run_listed(study, settings, at_work, storage, tell, pool)
+        return study.results(trials)
 
 
 @dataclass(frozen=True)
@@ -147,21 +165,40 @@ class Study:
 
     def run(self, params: Mapping[str, Any]) -> Record:
         """Return the record of a trial: its status, and the objectives of every fold up to the one that ended it."""
+        folds: list[Record] = []
+        for fold in range(len(self.folds)):
+            folds.append(self.run_fold(params, fold))
+            if folds[-1]["status"] != "ok":
+                break
+        return self.join(folds)
+
+    def run_fold(self, params: Mapping[str, Any], fold: int) -> Record:
+        """Return the record of one fold of a trial: its status, the value of every objective, seconds."""
         began = time.perf_counter()
-        folds: dict[str, list[float]] = {name: [] for name in self.goals}
-        record: Record = {"status": "ok", "folds": folds}
-        for split in self.folds:
-            try:
-                values = self._measure(params, split)
-            except DivergenceError as error:
-                record |= {"status": "diverged", "error": str(error)}
-                break
-            except StarcastError as error:
-                record |= {"status": "failed", "error": str(error)}
-                break
-            for name, value in values.items():
-                folds[name].append(value)
+        record: Record = {"status": "ok"}
+        try:
+            record["values"] = self._measure(params, self.folds[fold])
+        except DivergenceError as error:
+            record = {"status": "diverged", "error": str(error)}
+        except StarcastError as error:
+            record = {"status": "failed", "error": str(error)}
         return record | {"seconds": time.perf_counter() - began}
+
+    def pieces(self, task: tuple[str, Mapping[str, Any]]) -> list[tuple[Mapping[str, Any], int]]:
+        """Return the folds of a trial as tasks of their own."""
+        return [(task[1], fold) for fold in range(len(self.folds))]
+
+    def join(self, folds: Sequence[Record]) -> Record:
+        """Return the record of a trial from those of its folds, in their order."""
+        values: dict[str, list[float]] = {name: [] for name in self.goals}
+        record: Record = {"status": "ok", "folds": values, "seconds": 0.0}
+        for fold in folds:
+            record["seconds"] += fold.get("seconds", 0.0)
+            if fold["status"] != "ok":
+                return record | {"status": fold["status"], "error": fold["error"]}
+            for name, value in fold["values"].items():
+                values[name].append(value)
+        return record
 
     def _measure(self, params: Mapping[str, Any], split: Split) -> dict[str, float]:
         model = self.model.clone().set_params(**params)
@@ -187,6 +224,11 @@ class Study:
             row |= {name: record[name] for name in ("status", "seconds", "error") if name in record}
             rows.append(row)
         return Results(rows)
+
+
+def run_fold(study: Study, params: Mapping[str, Any], fold: int) -> Record:
+    """Run one fold of a trial, wherever the study is."""
+    return study.run_fold(params, fold)
 
 
 STUDIES: dict[str, Study] = {}  # those at work in this process, by key
@@ -228,7 +270,12 @@ def _settings(axes: Axes, method: str, n_trials: int | None, seed: int | None) -
 
 
 def _run_listed(
-    study: Study, settings: list[dict[str, Any]], n_jobs: int, storage: str | os.PathLike[str] | None, tell: OnProgress
+    study: Study,
+    settings: list[dict[str, Any]],
+    n_jobs: int,
+    storage: str | os.PathLike[str] | None,
+    tell: OnProgress,
+    pool: Any,
 ) -> list[tuple[dict[str, Any], Record]]:
     """Run the settings that the storage lacks and return all of them with their records."""
     with contextlib.ExitStack() as stack:
@@ -239,7 +286,14 @@ def _run_listed(
         tasks = {study.key(params): (study.key(), params) for params in settings}
         stack.callback(STUDIES.pop, study.key(), None)
         records = run_missing(
-            journal, tasks, run_trial, n_jobs=n_jobs, prepare=begin, prepare_args=(study.key(), study), on_progress=tell
+            journal,
+            tasks,
+            run_trial,
+            n_jobs=n_jobs,
+            prepare=begin,
+            prepare_args=(study.key(), study),
+            pool=pool,
+            on_progress=tell,
         )
     return [(params, records[key]) for key, (_, params) in tasks.items()]
 
