@@ -6,10 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import nbformat
 import pytest
+from pages import Block, compare
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 SCRIPTS = sorted(path.name for path in EXAMPLES.glob("*.py"))
+NOTEBOOKS = sorted(path.name for path in EXAMPLES.glob("*.ipynb"))
 INDEX = (EXAMPLES / "README.md").read_text(encoding="utf-8")
 
 
@@ -90,3 +93,40 @@ def test_every_example_is_short_listed_and_tested(name):
     question = source.removeprefix('"""').splitlines()[0]
     assert f"| [{name}]({name}) | {question} |" in INDEX
     assert f"test_{name.removesuffix('.py')}" in globals()
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_a_notebook_prints_what_is_stored_in_it(name, tmp_path):
+    stored = nbformat.read(EXAMPLES / name, as_version=4)
+    file = tmp_path / name
+    nbformat.write(stored, file)
+    done = subprocess.run(
+        [sys.executable, "-c", "from nbclient.cli import main; main()", "--inplace", "--timeout=120", file],
+        env=os.environ | {"IPYTHONDIR": str(tmp_path / "ipython"), "JUPYTER_RUNTIME_DIR": str(tmp_path / "runtime")},
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    ran = nbformat.read(file, as_version=4)
+    for at, (told, got) in enumerate(zip(stored.cells, ran.cells, strict=True)):
+        if told.cell_type == "code":
+            compare(texts(got), texts(told), 0.02, Block(f"examples/{name}", at, "python", told.source))
+            assert pictures(got) == pictures(told)
+
+
+def texts(cell):
+    """Return what a cell prints and returns, as text."""
+    return "\n".join(out["text"] if "text" in out else out["data"]["text/plain"] for out in cell.outputs)
+
+
+def pictures(cell):
+    return sum("image/png" in out.get("data", {}) for out in cell.outputs)
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_every_notebook_is_listed_executed_and_small(name):
+    assert f"[{name}]({name})" in INDEX
+    assert (EXAMPLES / name).stat().st_size < 150_000
+    cells = [cell for cell in nbformat.read(EXAMPLES / name, as_version=4).cells if cell.cell_type == "code"]
+    assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
+    assert sum(map(pictures, cells)) >= 2
+    assert not any(out.output_type == "error" or out.get("name") == "stderr" for cell in cells for out in cell.outputs)
