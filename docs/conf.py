@@ -41,6 +41,7 @@ nitpick_ignore_regex = [("py:(class|data|obj|exc)", r"(?!starcast\.).*|starcast\
 html_theme = "furo"
 QUIET = {"color-sidebar-link-text--top-level": "var(--color-foreground-primary)"}
 html_title = "Starcast"
+html_logo = html_favicon = "../src/starcast/serve/web/mark.svg"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_copy_source = False
