@@ -8,10 +8,10 @@
 #include <cstdlib>
 #include <exception>
 #include <memory>
-#include <thread>
 
 #include "arrays.hpp"
 #include "records.hpp"
+#include "threads.hpp"
 
 namespace starcast {
 
@@ -142,7 +142,7 @@ class Joined {
     for (const Part& part : parts) rows += part.user.size(), timed += part.time.size();
     user.resize(rows), item.resize(rows), score.resize(rows), time.resize(timed);
     size_t from = 0;
-    std::vector<std::jthread> threads;
+    Threads threads;
     for (Part& part : parts) {
       std::vector<int16_t> recoded_scores;
       for (size_t c = 0; c < part.scores.values.size(); ++c)
@@ -196,7 +196,7 @@ static nb::dict read_text(nb::bytes content, size_t offset, const std::string& s
     parts = std::vector<Part>(stretches.size());
     std::vector<std::exception_ptr> errors(parts.size());
     {
-      std::vector<std::jthread> threads;
+      Threads threads;
       for (size_t k = 0; k < parts.size(); ++k)
         threads.emplace_back([&, k] {
           try {

@@ -6,7 +6,12 @@ function(starcast_add_kernels target)
   find_package(Threads REQUIRED)
   set(common -O3 -ffp-contract=fast -fno-math-errno -fno-trapping-math -fvisibility=hidden -Wno-psabi -Wno-ignored-attributes)
   set(sets baseline)
-  if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64|amd64" AND NOT CMAKE_OSX_ARCHITECTURES MATCHES "arm64")
+  # Windows stays at the baseline: what __builtin_cpu_supports calls is not linked with Clang there.
+  set(processor ${CMAKE_SYSTEM_PROCESSOR})
+  if(APPLE AND CMAKE_OSX_ARCHITECTURES) # one machine builds for the other there
+    set(processor ${CMAKE_OSX_ARCHITECTURES})
+  endif()
+  if(processor MATCHES "x86_64|AMD64|amd64" AND NOT processor MATCHES "arm64" AND NOT WIN32)
     list(APPEND sets avx2 avx512)
     target_compile_definitions(${target} PRIVATE STARCAST_HAS_AVX2 STARCAST_HAS_AVX512)
   endif()

@@ -8,8 +8,8 @@
 #include <nanobind/stl/optional.h>
 
 #include <optional>
-#include <thread>
 
+#include "../threads.hpp"
 #include "updates.hpp"
 
 namespace nb = nanobind;
@@ -38,13 +38,6 @@ struct Problem {
   Run run;
 };
 
-// Threads that are waited for, whatever happens (std::jthread is still missing from some standard libraries).
-struct Threads : std::vector<std::thread> {
-  ~Threads() {
-    for (auto& thread : *this) thread.join();
-  }
-};
-
 // Calls work(begin, end) on contiguous shares of the rows that hold about the same number of ratings.
 template <class Work>
 void parallel_rows(const Side& side, int n_threads, Work work) {
@@ -52,7 +45,7 @@ void parallel_rows(const Side& side, int n_threads, Work work) {
   cut[0] = 0;
   for (int t = 1; t < n_threads; ++t)
     cut[t] = std::lower_bound(side.start, side.start + side.rows, side.start[side.rows] * t / n_threads) - side.start;
-  Threads threads;
+  starcast::Threads threads;
   threads.reserve(n_threads);
   for (int t = 1; t < n_threads; ++t)
     if (cut[t] < cut[t + 1]) threads.emplace_back(work, cut[t], cut[t + 1]);
