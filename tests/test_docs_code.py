@@ -29,6 +29,7 @@ NOT_RUN = {
     r"python examples/": "tests/test_examples.py runs them",
     r"starcast reproduce ": "takes minutes to hours; tests/test_reproduction.py runs small parts",
     r"starcast serve +#": "fits the sample for half a minute; tests/test_serve_processes.py does it with a smaller model",
+    r"(ray|.* --engine ray)\b": "starts a Ray cluster; tests/test_ray_data.py does",
     r"starcast fit ml-100k --model gcmc": "learns for minutes; tests/test_neural.py learns less",
 }
 

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -128,7 +129,7 @@ def _fill(
         "counts": sum(bucket.counts for bucket in buckets),
         "user_counts": np.concatenate([bucket.user_counts() for bucket in buckets]),
         "item_counts": sum(bucket.item_counts() for bucket in buckets),
-        "digest": spill.digest(blocks, buckets, [*as_json(users), *as_json(items), scale.tobytes()]),
+        "digest": spill.digest(blocks, buckets, chain(as_json(users), as_json(items), [scale.tobytes()])),
     }
     spill.remove(room)
     return table
