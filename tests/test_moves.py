@@ -109,7 +109,7 @@ def test_resbemf_halves_steps_as_one_machine_does(n_factors):
 
     moved = drive(moves.move(rows, table.counts), noting)
     n_blocks = -(-n_factors // 8)
-    assert {ask.want for ask in asked[n_blocks:]} == {"value"} if n_blocks == 1 else {"value", "curve"}
+    assert {ask.want for ask in asked[n_blocks:]} == ({"value"} if n_blocks == 1 else {"value", "curve"})
     assert len(asked) > n_blocks + 1
     assert any(0 < len(ask.rows) < N_ITEMS - 1 for ask in asked)
     np.testing.assert_allclose(moved.rows, table.whole(moves, rows, others)[0], atol=2e-3)
