@@ -50,7 +50,7 @@ def test_draws_have_the_moments_of_the_conjugate_posterior():
     weights, bend, freedom, scatter = conjugate(features, rows, 4.0)
     drawn = []
     for _ in range(4000):
-        prior._strength = 4.0  # which it draws anew each time
+        prior.strength = 4.0  # which it draws anew each time
         prior.draw(rows, rng)
         drawn.append(np.r_[prior.precision.ravel(), np.linalg.inv(prior.precision).ravel(), prior.weights.ravel()])
     drawn = np.array(drawn)
@@ -78,10 +78,10 @@ def test_what_was_drawn_from_the_prior_is_drawn_again_from_the_posterior(n_rows,
     for _ in range(1500):
         strength, weights, precision, rows = draw_from_the_prior(features, n_columns, rng)
         prior = Hierarchy(features, n_columns, 1)
-        prior._strength = strength
+        prior.strength = strength
         prior.draw(rows, rng)
         before.append(summary(strength, weights, precision))
-        after.append(summary(prior._strength, prior.weights, prior.precision))
+        after.append(summary(prior.strength, prior.weights, prior.precision))
     for truth, found in zip(np.transpose(before), np.transpose(after), strict=True):
         assert scipy.stats.ks_2samp(truth, found).pvalue > 1e-4
 

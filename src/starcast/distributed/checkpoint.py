@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from starcast import modelfile
+from starcast.distributed.plan import Plan
 from starcast.distributed.shards import Shards
 from starcast.errors import FileError, ParameterError
 from starcast.files import replacing
@@ -60,6 +61,7 @@ class Checkpoint:
         """Return the last state of this fit; None if there is none, an error if it is another fit's."""
         latest = self._folder / LATEST
         if not latest.exists():
+            self._drop()  # of a driver that was stopped before the first state was whole
             return None
         try:
             told = json.loads(latest.read_text())
@@ -77,9 +79,17 @@ class Checkpoint:
         users = [modelfile.read(place / f"users-{k}")[1]["rows"] for k in range(self._of["workers"])]
         return State(meta["seed"], meta["history"], shared, arrays["items"], users)
 
-    def save(self, state: State, get: Callable[[Any], Any]) -> None:
-        """Write a state, whose rows `get` brings here, and drop the one before."""
+    def bring_draws(self, plan: Plan, state: State) -> None:
+        """Give the plan the draws that were kept up to a state."""
+        for at in range((state.shared or {}).get("n_kept", 0)):
+            plan.put_draw(at, modelfile.read(self._folder / f"draw-{at}")[1])
+
+    def save(self, state: State, plan: Plan, get: Callable[[Any], Any]) -> None:
+        """Write a state, whose rows `get` brings here, and draws that are new; drop the state before."""
         assert state.shared is not None
+        for at in range(plan.n_kept):
+            if not (self._folder / f"draw-{at}").exists():
+                modelfile.write(self._folder / f"draw-{at}", {}, plan.draw(at))
         place = self._folder / f"round-{state.done}"
         shutil.rmtree(place, ignore_errors=True)  # of a driver that was stopped in the middle
         place.mkdir()
@@ -102,3 +112,6 @@ class Checkpoint:
         for place in self._folder.glob("round-*"):
             if place.name != besides:
                 shutil.rmtree(place, ignore_errors=True)
+        if not besides:
+            for draw in self._folder.glob("draw-*"):
+                draw.unlink(missing_ok=True)

@@ -92,13 +92,15 @@ class Crew:
         answers = {k: self._workers[k].open.options(num_returns=2).remote(step, *given) for k in self.owners}
         summaries: dict[int, Any] = {}
         rows: dict[int, Any] = {}
+        is_asked = False
         while answers:
             told = dict(zip(answers, self.get([said for said, _ in answers.values()]), strict=True))
             for k, summary in told.items():
                 if summary is not None:
                     summaries[k], rows[k] = summary, answers.pop(k)[1]
+            is_asked |= bool(answers)
             answers = self._ask_everyone({k: ask for k, (_, ask) in answers.items()})
-        if len(self) > 1:
+        if is_asked:  # else a worker has moved all rows where they are
             moved = [rows[k] for k in self.owners]
             self.get([worker.take.remote(self.owners, *moved) for worker in self._workers])
         return [summaries[k] for k in self.owners]

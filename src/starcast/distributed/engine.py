@@ -115,6 +115,8 @@ class RayEngine:
         state = checkpoint.find() if checkpoint else None
         seed = state.seed if state else choose_seed(model)
         plan = make_plan(model, shards, seed)
+        if checkpoint and state:
+            checkpoint.bring_draws(plan, state)
         n_threads = self._threads(ray)
         crew = Crew(ray, plan, shards, n_threads, self.patience)
         run = Run(ray, plan, crew, n_threads, self.every, checkpoint, state or State(seed), self.report_)
@@ -157,8 +159,7 @@ class Run:
                 self._crew.hire() if lost is None else self._make_good(lost)
                 self._stand()
                 history = self._rounds(advance)
-                users = self._crew.rows_of_users()
-                self._plan.finish(model, users, self._crew.rows_of_items(), history)
+                self._plan.finish(model, self._crew, history)
                 return
             except WorkersLostError as again:
                 lost = again
@@ -168,18 +169,20 @@ class Run:
         kept = self._kept
         shared = self._start if kept.shared is None else kept.shared
         self._plan.resume(shared)
+        self._crew.each("stand", self._n_threads, shared)
+        self._plan.prepare(self._crew)
         if kept.shared is None:
-            self._crew.each("begin", self._n_threads, shared)
-            self._plan.prepare(self._crew)
-            return
-        self._crew.each_with("restore", [(self._n_threads, shared, kept.items, users) for users in kept.users])
+            self._plan.begun(self._crew.each("begin")[0])
+        else:
+            self._plan.resume(shared)
+            self._crew.each_with("restore", [(kept.items, users) for users in kept.users])
 
     def _rounds(self, advance: Any) -> list[float]:
         history = list(self._kept.history)
         self._crew.traffic()  # what was sent before does not belong to a round
         while not self._plan.is_over(history):
             begun = time.perf_counter()
-            history.append(self._plan.round(self._crew))
+            history.append(self._plan.round(self._crew, len(history)))
             self._measure(len(history), time.perf_counter() - begun)
             self._plan.check(history)
             advance(len(history), self._plan.n_rounds)
@@ -193,7 +196,7 @@ class Run:
         items = self._ray.put(self._crew.rows_of_items())
         self._kept = State(self._kept.seed, list(history), self._plan.shared(), items, users)
         if self._checkpoint:
-            self._checkpoint.save(self._kept, self._ray.get)
+            self._checkpoint.save(self._kept, self._plan, self._ray.get)
 
     def _measure(self, done: int, seconds: float) -> None:
         sent, received = np.mean(self._crew.traffic(), axis=0)

@@ -34,10 +34,13 @@ class Plan:
 
     # On a worker.
 
-    def begin(self, at: Ground, n_threads: int, shared: Shared) -> None:
-        """Put all rows where the fit on one machine begins."""
+    def stand(self, at: Ground, n_threads: int, shared: Shared) -> None:
+        """Know what the driver knows."""
         self.moves.n_threads = n_threads
         self.resume(shared)
+
+    def begin(self, at: Ground) -> Any:
+        """Put all rows where the fit on one machine begins; return what :meth:`begun` wants to know."""
         draw = self.drawer()
         at.users = self.moves.pack(draw_between(draw, self.n_users, *at.user_range))
         self._put_items(at, draw_between(draw, self.n_items, 0, self.n_items))
@@ -51,11 +54,11 @@ class Plan:
         part: Part = self.moves.look(at.by_item, ask, at.users, first)
         return part
 
-    def move_users(self, at: Ground) -> Any:
+    def move_users(self, at: Ground, *given: Any, **more: Any) -> Any:
         """Move the worker's own users, whose ratings are all here."""
         return self.summary(at, self.moves.whole(at.by_user, at.users, at.packed_items), of="users")
 
-    def move_items(self, at: Ground) -> Moved | Generator[Ask, Part, Moved]:
+    def move_items(self, at: Ground, *given: Any, **more: Any) -> Moved | Generator[Ask, Part, Moved]:
         """Begin to move the worker's own items; at once, if nobody else has ratings of them."""
         if at.is_alone:
             moved: Moved = self.moves.whole(at.by_item, at.packed_items, at.users)
@@ -82,10 +85,8 @@ class Plan:
         rows: Rows = self.moves.unpack(at.packed_items)
         return rows
 
-    def restore(self, at: Ground, n_threads: int, shared: Shared, items: Rows, users: Rows) -> None:
-        """Stand where an earlier round ended."""
-        self.moves.n_threads = n_threads
-        self.resume(shared)
+    def restore(self, at: Ground, items: Rows, users: Rows) -> None:
+        """Put all rows where an earlier round left them."""
         at.users = self.moves.pack(np.array(users))
         self._put_items(at, np.array(items))
 
@@ -98,11 +99,15 @@ class Plan:
     # On the driver.
 
     def prepare(self, crew: Crew) -> None:
-        """Learn what must be known before the first round."""
+        """Learn what must be known before there are rows."""
 
-    def round(self, crew: Crew) -> float:
+    def begun(self, told: Any) -> None:
+        """Take note of where the rows begin."""
+
+    def round(self, crew: Crew, done: int) -> float:
         """Move all users, then all items; return the objective."""
-        raise NotImplementedError
+        users, items = add(crew.each("move_users")), add(crew.exchange("move_items"))
+        return float(items[0] - items[1] - users[1])
 
     @property
     def n_rounds(self) -> int:
@@ -123,12 +128,22 @@ class Plan:
     def resume(self, shared: Shared) -> None:
         """Take back what :meth:`shared` returned."""
 
-    def finish(self, model: Model, users: Iterable[Rows], items: Rows, history: list[float]) -> None:
-        """Give the model what was learnt; the users' rows come worker after worker."""
+    n_kept = 0  # draws, each of which is :meth:`draw`
+
+    def draw(self, at: int) -> Shared:
+        """Return a draw that was kept."""
+        raise NotImplementedError
+
+    def put_draw(self, at: int, draw: Shared) -> None:
+        """Take it back."""
+        raise NotImplementedError
+
+    def finish(self, model: Model, crew: Crew, history: list[float]) -> None:
+        """Give the model what was learnt."""
         raise NotImplementedError
 
 
-def draw_between(draw: Callable[[int], Rows], n: int, begin: int, end: int) -> Rows:
+def draw_between(draw: Callable[[int], Any], n: int, begin: int, end: int) -> Any:
     """Return the rows from `begin` to `end` of `n` that are drawn one after the other, without keeping the others.
 
     >>> import itertools
@@ -141,6 +156,14 @@ def draw_between(draw: Callable[[int], Rows], n: int, begin: int, end: int) -> R
         some = draw(min(CHUNK, n - first))
         kept.append(some[max(begin - first, 0) : max(end - first, 0)])
     return np.concatenate(kept)
+
+
+def add(parts: list[Any]) -> Any:
+    """Return the sum of arrays, in their order."""
+    total = np.array(parts[0])
+    for part in parts[1:]:
+        total += part
+    return total
 
 
 def joined(parts: Iterable[Rows], n: int) -> Rows:

@@ -1,19 +1,20 @@
-"""Models with a vector per score on a cluster: ResBeMF by exact steps."""
+"""Models with a vector per score on a cluster: BeMF by its gradient, ResBeMF by exact steps."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from starcast.distributed.crew import Crew
 from starcast.distributed.moves import Moved
-from starcast.distributed.plan import Plan, Rows, Shared, joined
-from starcast.distributed.score_moves import ResBeMFMoves
+from starcast.distributed.plan import Plan, Rows, Shared, add, joined
+from starcast.distributed.score_moves import BeMFMoves, ResBeMFMoves
 from starcast.distributed.shards import Shards
 from starcast.distributed.worker import Ground
 from starcast.errors import ParameterError
-from starcast.models import ResBeMF
+from starcast.models import BeMF, ResBeMF
 from starcast.models.base import Model
+from starcast.models.factorization import Factorization
 from starcast.models.per_score import PerScore, check_scores
 from starcast.models.resbemf import spread_scores
 
@@ -25,8 +26,7 @@ class PerScorePlan(Plan):
 
     def __init__(self, model: PerScore, shards: Shards, seed: int) -> None:
         check_scores(model, shards)
-        if model.early_stopping:
-            raise ParameterError("early_stopping must be False on a cluster. Choose n_iters on a sample.")
+        check_single(model)
         super().__init__(model, shards, seed)
 
     def drawer(self) -> Callable[[int], Rows]:
@@ -40,9 +40,10 @@ class PerScorePlan(Plan):
         if not np.isfinite(history[-1]):
             raise self.model._divergence(len(history))
 
-    def finish(self, model: Model, users: Iterable[Rows], items: Rows, history: list[float]) -> None:
+    def finish(self, model: Model, crew: Crew, history: list[float]) -> None:
         assert isinstance(model, PerScore)
-        model.user_factors_, model.item_factors_ = joined(users, self.n_users), np.array(items)
+        model.user_factors_ = joined(crew.rows_of_users(), self.n_users)
+        model.item_factors_ = np.array(crew.rows_of_items())
         model.base_ = self.base()
         model.history_ = np.array(history)
         model._check_finite()
@@ -50,6 +51,25 @@ class PerScorePlan(Plan):
 
     def base(self) -> Rows:
         return np.zeros(len(self.scores), np.float32)
+
+
+class BeMFPlan(PerScorePlan):
+    """Every round is one question: the gradient."""
+
+    NEEDS = 'precision="single"'
+
+    model: BeMF
+
+    def __init__(self, model: BeMF, shards: Shards, seed: int) -> None:
+        super().__init__(model, shards, seed)
+        self.moves = BeMFMoves(
+            n_factors=model.n_factors, values=spread_scores(shards.scores), learning_rate=model.learning_rate,
+            regularization=model.regularization, recklessness=model.recklessness,
+        )  # fmt: skip
+
+    def move_users(self, at: Ground, *given: Any, **more: Any) -> Any:
+        moved = self.moves.whole(at.by_user, at.users, at.packed_items, is_asked=False)
+        return self.summary(at, moved, of="users")
 
 
 class ResBeMFPlan(PerScorePlan):
@@ -63,7 +83,7 @@ class ResBeMFPlan(PerScorePlan):
         if model.update != "exact":
             raise ParameterError(f'ResBeMF on a cluster needs update="exact", got update={model.update!r}.')
         super().__init__(model, shards, seed)
-        self.moves: Any = ResBeMFMoves(
+        self.moves = ResBeMFMoves(
             n_factors=model.n_factors, biased=model._has_biases(), regularization=model.regularization,
             bias_regularization=model.bias_regularization, recklessness=model.recklessness,
             values=spread_scores(shards.scores), base=np.array(model._starting_base(shards)),
@@ -88,7 +108,7 @@ class ResBeMFPlan(PerScorePlan):
                 at.items = self.moves.unpack(at.packed_items)
         self.moves.base = self.moves.base + shift
 
-    def round(self, crew: Crew) -> float:
+    def round(self, crew: Crew, done: int) -> float:
         users, items = add(crew.each("move_users")), add(crew.exchange("move_items"))
         objective = items[0] - items[1] - users[1]
         if self.model._has_biases():
@@ -115,9 +135,9 @@ class ResBeMFPlan(PerScorePlan):
         return np.array(self.moves.base)
 
 
-def add(parts: list[Any]) -> Any:
-    """Return the sum of arrays, in their order."""
-    total = np.array(parts[0])
-    for part in parts[1:]:
-        total += part
-    return total
+def check_single(model: Factorization) -> None:
+    """Raise an error if the model wants what only one machine can do."""
+    if model._is_strict():
+        raise ParameterError(f"{type(model).__name__} on a cluster needs single precision, got the published program.")
+    if model.early_stopping:
+        raise ParameterError("early_stopping must be False on a cluster, got True. Find n_iters on a sample.")

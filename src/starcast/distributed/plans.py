@@ -1,15 +1,25 @@
 """Which models a cluster can fit, and how."""
 
+from typing import Any
+
 import numpy as np
 
 from starcast.distributed.plan import Plan
-from starcast.distributed.plan_scores import ResBeMFPlan
+from starcast.distributed.plan_ordinal import OrdinalPlan
+from starcast.distributed.plan_point import PointPlan
+from starcast.distributed.plan_scores import BeMFPlan, ResBeMFPlan
 from starcast.distributed.shards import Shards
 from starcast.errors import ParameterError
-from starcast.models import ResBeMF
+from starcast.models import PMF, BeMF, BiasedMF, OrdinalMF, ResBeMF
 from starcast.models.base import Model
 
-PLANS: dict[type[Model], type[Plan]] = {ResBeMF: ResBeMFPlan}
+PLANS: dict[type[Model], Any] = {
+    OrdinalMF: OrdinalPlan,
+    ResBeMF: ResBeMFPlan,
+    BeMF: BeMFPlan,
+    PMF: PointPlan,
+    BiasedMF: PointPlan,
+}
 
 
 def check_plan(model: Model) -> None:
@@ -24,7 +34,8 @@ def check_plan(model: Model) -> None:
 
 def make_plan(model: Model, shards: Shards, seed: int) -> Plan:
     """Return the plan for a model that has remembered what it keeps of the ratings."""
-    return PLANS[type(model)](model, shards, seed)
+    plan: Plan = PLANS[type(model)](model, shards, seed)
+    return plan
 
 
 def choose_seed(model: Model) -> int:

@@ -3,7 +3,7 @@
 import copy
 import os
 from collections.abc import Generator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,22 +24,31 @@ Bounds = tuple[int, int]
 class Ground:
     """What a worker stands on: its ratings by user and by item, the rows of its users and those of all items.
 
-    `items` are numbers as models keep them, `users` and `packed_items` are in the layout of the kernels. `own` is the
-    range of items whose rows this worker moves, for all.
+    `items` are numbers as models keep them, `users` and `packed_items` are in the layout of the kernels.
     """
 
     me: int
     user_range: Bounds
-    own: Bounds
+    ranges: list[Bounds]  # of items, by who moves them
     n_users: int
     n_items: int
-    is_alone: bool
     item_counts: npt.NDArray[np.int64]  # of all items, in all shards
     by_user: Side
     by_item: Side
     users: Any = None
     items: Any = None
     packed_items: Any = None
+    more: dict[Any, Any] = field(default_factory=dict)  # what only some plans need
+
+    @property
+    def own(self) -> Bounds:
+        """The items that this worker moves."""
+        return self.ranges[self.me]
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether nobody else has ratings."""
+        return len(self.ranges) == 1
 
 
 class Worker:
@@ -58,11 +67,8 @@ class Worker:
         n_items = len(item_counts)
         begin = shard.begin
         sides = cut_sides(shard.user, shard.item, shard.score, shard.n_users, n_items)
-        own, alone = ranges[me], len(ranges) == 1
-        self._plan, self._ranges = copy.deepcopy(plan), ranges  # what comes from the object store cannot be written to
-        self._ground = Ground(
-            me, (begin, begin + shard.n_users), own, plan.n_users, n_items, alone, item_counts, *sides
-        )
+        self._plan = copy.deepcopy(plan)  # what comes from the object store cannot be written to
+        self._ground = Ground(me, (begin, begin + shard.n_users), ranges, plan.n_users, n_items, item_counts, *sides)
 
     def do(self, step: str, *given: Any) -> Any:
         """Take a step of the plan that concerns this worker alone and return what it says."""
@@ -80,8 +86,8 @@ class Worker:
         """Return what this worker's ratings add to the sums that the owners ask for, a part for each."""
         parts = []
         for owner, ask in zip(owners, asks, strict=True):
-            first, last = self._ranges[owner]
-            known = ask if ask.rows is not None else replace(ask, rows=self._ground.items[first:last])
+            first, last = self._ground.ranges[owner]
+            known = ask if ask.rows is not None else replace(ask, rows=self._ground.items[first:last])  # everybody's
             part = self._plan.look(self._ground, known, first)
             if owner != self._ground.me:
                 self._received += _nbytes(ask)
@@ -96,7 +102,7 @@ class Worker:
     def take(self, owners: list[int], *rows: Rows) -> None:
         """Take the new rows of the items from those who moved them."""
         for owner, new in zip(owners, rows, strict=True):
-            first, last = self._ranges[owner]
+            first, last = self._ground.ranges[owner]
             self._ground.items[first:last] = new
             self._received += 0 if owner == self._ground.me else new.nbytes
         self._plan.pack_items(self._ground)

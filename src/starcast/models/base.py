@@ -277,7 +277,7 @@ class Model(Parametrized):
         """
         raise NotImplementedError
 
-    def _finish(self, ratings: Ratings) -> None:
+    def _finish(self) -> None:
         """Learn what only the rows allow to be learnt; `partial_fit` calls it too."""
 
     def _agrees(self) -> bool:

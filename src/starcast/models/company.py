@@ -34,43 +34,68 @@ def find_company(users: Side, items: Side, n_features: int, n_threads: int = 1) 
     for _ in range(TURNS):
         V = _orthogonal(_product(items, users, _product(users, items, V, n_threads), n_threads))
     AV = _product(users, items, V, n_threads)
-    squared, rotation = np.linalg.eigh(cross(AV, AV))
+    sigma, rotation = singular_values(cross(AV, AV))
+    U, V = times(AV, rotation) / sigma, times(V, rotation)
+    user_counts, item_counts = np.diff(users.start), np.diff(items.start)
+    return Company(load(U, sigma, user_counts, n_items, n_features), load(V, sigma, item_counts, n_users, n_features))
+
+
+def singular_values(gram: Floats) -> tuple[Floats, Floats]:
+    """Return the singular values of a matrix, given its small Gram matrix, and what turns its columns accordingly."""
+    squared, rotation = np.linalg.eigh(gram)
     order = np.argsort(-squared)[: int((squared > 1e-12 * squared[-1]).sum())]
-    sigma = np.sqrt(squared[order])
-    U, V = times(AV, rotation[:, order]) / sigma, times(V, rotation[:, order])
+    return np.sqrt(squared[order]), rotation[:, order]
+
+
+def load(
+    vectors: Floats, sigma: Floats, counts: npt.NDArray[np.int64], n_others: int, n_features: int
+) -> npt.NDArray[np.float32]:
+    """Return the loadings of rows with so many ratings from their singular vectors."""
     kept = min(n_features, len(sigma))
-    loadings = []
-    for side, vectors, n in ((users, U, n_items), (items, V, n_users)):
-        loaded = np.zeros((len(vectors), n_features), np.float32)
-        loaded[:, :kept] = np.sqrt(n) * _scale(side)[:, None] * vectors[:, :kept] / sigma[:kept]
-        loadings.append(loaded)
-    return Company(*loadings)
+    loaded = np.zeros((len(vectors), n_features), np.float32)
+    loaded[:, :kept] = np.sqrt(n_others) * scale_of(counts)[:, None] * vectors[:, :kept] / sigma[:kept]
+    return loaded
 
 
 def describe(side: Side, loadings: npt.NDArray[np.float32]) -> Floats:
     """Return the features of rows with the given ratings: one, how many they are, and the company that they keep."""
-    features = np.empty((len(side.start) - 1, 2 + loadings.shape[1]))
+    counts = np.diff(side.start)
+    return features_of(counts, gather(side, scale_of(counts), np.ones(len(loadings)), loadings.astype(np.float64)))
+
+
+def features_of(counts: npt.NDArray[np.int64], company: Floats) -> Floats:
+    """Return the features of rows with so many ratings, which keep such company."""
+    features = np.empty((len(counts), 2 + company.shape[1]))
     features[:, 0] = 1.0
-    features[:, 1] = np.log1p(np.diff(side.start)) / 3 - 1  # from -1 to about 1
-    gathered = np.empty((len(features), loadings.shape[1]))
-    fast.gather_company(side, _scale(side), np.ones(len(loadings)), loadings.astype(np.float64), gathered, 1)
-    features[:, 2:] = gathered
+    features[:, 1] = np.log1p(counts) / 3 - 1  # from -1 to about 1
+    features[:, 2:] = company
     return features
 
 
-def _product(side: Side, other: Side, X: Floats, n_threads: int) -> Floats:
+def gather(side: Side, weight: Floats, other_weight: Floats, X: Floats, n_threads: int = 1) -> Floats:
+    """Return for each row the sum over its ratings of the others' weighted rows of X, weighted."""
     out = np.empty((len(side.start) - 1, X.shape[1]))
-    fast.gather_company(side, _scale(side), _scale(other), np.ascontiguousarray(X), out, n_threads)
+    fast.gather_company(side, weight, other_weight, np.ascontiguousarray(X), out, n_threads)
     return out
 
 
+def _product(side: Side, other: Side, X: Floats, n_threads: int) -> Floats:
+    return gather(side, scale_of(np.diff(side.start)), scale_of(np.diff(other.start)), X, n_threads)
+
+
 def _orthogonal(X: Floats) -> Floats:
-    """Return an orthonormal basis of the columns, by way of their small Gram matrix: directions that it cannot tell
-    from rounding come out as zeros."""
-    length, rotation = np.linalg.eigh(cross(X, X))
+    rotation, lengths = straighten(cross(X, X))
+    return np.asarray(times(X, rotation) * lengths)
+
+
+def straighten(gram: Floats) -> tuple[Floats, Floats]:
+    """Return what turns and what scales columns with the given Gram matrix to make them orthonormal: directions that it
+    cannot tell from rounding come out as zeros."""
+    length, rotation = np.linalg.eigh(gram)
     good = length > 1e-12 * length[-1]
-    return np.asarray(times(X, rotation) * np.where(good, 1 / np.sqrt(np.where(good, length, 1)), 0))
+    return rotation, np.where(good, 1 / np.sqrt(np.where(good, length, 1)), 0)
 
 
-def _scale(side: Side) -> Floats:
-    return np.asarray(1 / np.sqrt(np.maximum(np.diff(side.start), 1)))
+def scale_of(counts: npt.NDArray[np.int64]) -> Floats:
+    """Return one over the root of how many ratings rows have."""
+    return np.asarray(1 / np.sqrt(np.maximum(counts, 1)))

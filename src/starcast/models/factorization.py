@@ -117,7 +117,7 @@ class Factorization(Model):
             self._forget()
             raise self._divergence(before + diverged)
         self.n_iter_ = n_iters
-        self._finish(ratings)
+        self._finish()
         return self
 
     def _fit(self, ratings: Ratings) -> None:
@@ -129,7 +129,7 @@ class Factorization(Model):
             with self._progress(n_iters) as advance:
                 self.history_ = np.array(self._run(ratings, users, items, n_iters, self._watch(advance)))
             self._check_finite()
-        self._finish(ratings)
+        self._finish()
 
     def _check_finite(self) -> None:
         """Keep how many rounds there were, and raise an error if they led away."""

@@ -190,7 +190,7 @@ def _grow(model: M, merged: Ratings, user: Codes, item: Codes) -> M:
         for of, rows, before in (("users", user, len(model.users_)), ("items", item, len(model.items_))):
             start = np.where((rows < before) | (turn > 0), rows, -1).astype(np.int32)
             _put(grown, of, rows, _solve(grown, of, _rows_of(sides[of], rows), start))
-    grown._finish(merged)
+    grown._finish()
     return grown
 
 

@@ -23,11 +23,14 @@ class Hierarchy:
 
     def __init__(self, features: Floats, n_columns: int, n_biases: int) -> None:
         self.features = features
-        self.weights = np.zeros((features.shape[1], n_columns))
+        self._begin(len(features), cross(features, features), n_columns, n_biases)
+
+    def _begin(self, n_rows: int, gram: Floats, n_columns: int, n_biases: int) -> None:
+        self._n_rows, self._gram = n_rows, gram
+        self.weights = np.zeros((len(gram), n_columns))
         biases, factors = START_VARIANCES
         self.precision = np.diag(1 / np.r_[np.full(n_columns - n_biases, factors), np.full(n_biases, biases)])
-        self._gram = cross(features, features)
-        self._strength = 10.0
+        self.strength = 10.0
 
     def means(self, stride: int) -> npt.NDArray[np.float32]:
         """Return what is expected of each row, padded for the kernels."""
@@ -40,18 +43,22 @@ class Hierarchy:
     def learn_from(self, by_features: Floats, by_numbers: Floats, spread: Floats) -> None:
         """The same from sums over rows *x* with features *f*: of f x' and of x x'."""
         weights, scatter, _ = self._posterior(by_features, by_numbers)
-        n = len(self.features) + self._firm
+        n = self._n_rows + self._firm
         self.weights, self.precision = weights, np.linalg.inv((scatter + spread) / n)
-        self._strength = self._n_penalized / max(self._roughness(), 1e-9)
+        self.strength = self._n_penalized / max(self._roughness(), 1e-9)
 
     def draw(self, rows: npt.NDArray[Any], rng: np.random.Generator) -> None:
         """Draw the prior from its posterior given the rows."""
-        weights, scatter, factor = self._posterior(cross(self.features, rows), cross(rows, rows))
-        root = np.linalg.cholesky(np.linalg.inv(scatter)) @ _bartlett(len(rows) + self._firm, len(scatter), rng)
+        self.draw_from(cross(self.features, rows), cross(rows, rows), rng)
+
+    def draw_from(self, by_features: Floats, by_numbers: Floats, rng: np.random.Generator) -> None:
+        """The same from the sums that :meth:`learn_from` takes."""
+        weights, scatter, factor = self._posterior(by_features, by_numbers)
+        root = np.linalg.cholesky(np.linalg.inv(scatter)) @ _bartlett(self._n_rows + self._firm, len(scatter), rng)
         self.precision = root @ root.T
         noise = np.linalg.solve(factor.T, rng.normal(size=weights.shape))
         self.weights = weights + noise @ np.linalg.inv(root)
-        self._strength = rng.gamma(1 + self._n_penalized / 2) / (0.1 + self._roughness() / 2)
+        self.strength = rng.gamma(1 + self._n_penalized / 2) / (0.1 + self._roughness() / 2)
 
     @property
     def _firm(self) -> int:
@@ -67,7 +74,7 @@ class Hierarchy:
 
     def _posterior(self, by_features: Floats, by_numbers: Floats) -> tuple[Floats, Floats, Floats]:
         """Return the mean of the weights, the scatter of the rows around it, a root of the weights' precision."""
-        ridge = np.full(len(self.weights), self._strength)
+        ridge = np.full(len(self.weights), self.strength)
         ridge[0] = LOOSE
         precision = self._gram + np.diag(ridge)
         weights = np.asarray(np.linalg.solve(precision, by_features), np.float64)
@@ -75,6 +82,13 @@ class Hierarchy:
         scatter = by_numbers - 0.5 * (by_features.T @ weights + weights.T @ by_features)
         scatter += FIRMNESS * self._firm * np.eye(len(scatter))
         return weights, np.asarray(scatter), np.asarray(np.linalg.cholesky(precision), np.float64)
+
+
+class SummedHierarchy(Hierarchy):
+    """The same where rows and features lie elsewhere: it knows how many there are and the sum of f f'."""
+
+    def __init__(self, n_rows: int, gram: Floats, n_columns: int, n_biases: int) -> None:
+        self._begin(n_rows, gram, n_columns, n_biases)
 
 
 def padded(rows: npt.NDArray[Any], stride: int) -> npt.NDArray[np.float32]:

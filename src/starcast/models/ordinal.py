@@ -199,9 +199,7 @@ class OrdinalMF(Model):
 
     def _climb_and_draw(self, chain: Chain) -> list[State]:
         """Return the state of the chain at every draw that is kept, or at the summit if there are to be none."""
-        thin = self.thin or min(max(VISITS // (self.n_draws * len(self.seen_items_) or 1), 2), 8)
-        n_climbs = self.n_iters or CLIMBS[self.update]
-        total = n_climbs + (self.burn_in + self.n_draws * thin if self.n_draws else 0)
+        n_climbs, thin, total = self._schedule()
         ascent = Ascent(chain, self.device) if self.update == "gradient" else None
         history: list[float] = []
         kept: list[State] = []
@@ -216,6 +214,12 @@ class OrdinalMF(Model):
                 advance(done, total)
         self.n_iter_, self.n_factors_, self.history_ = total, self.n_factors, np.array(history)
         return kept
+
+    def _schedule(self) -> tuple[int, int, int]:
+        """Return the rounds of climbing, the rounds for a draw that is kept, and the rounds in all."""
+        thin = self.thin or min(max(VISITS // (self.n_draws * len(self.seen_items_) or 1), 2), 8)
+        n_climbs = self.n_iters or CLIMBS[self.update]
+        return n_climbs, thin, n_climbs + (self.burn_in + self.n_draws * thin if self.n_draws else 0)
 
     def _ties(self) -> Ties:
         return tie_scores(self.prior_, self.n_factors, self.n_spread_factors)._replace(base=np.array(self.base_))

@@ -1,5 +1,6 @@
 """Factorizations that predict a number, PMF and BiasedMF, and the bell curve that makes it a distribution."""
 
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -14,6 +15,7 @@ from starcast.models.ranking import Columns, Ranking
 from starcast.names import Codes
 from starcast.ratings import Ratings
 
+CHUNK = 1 << 20  # ratings whose residuals are held at a time
 FLOOR = 0.001  # the share of the table's frequencies in a bell
 LANES = 8  # the kernel that goes rating by rating wants vectors padded to a multiple of this
 WIDE_LANES = 16  # and the one that solves for rows to a multiple of this
@@ -99,13 +101,19 @@ class PointFactorization(Factorization):
         return self.precision == "double"
 
     def _start(self, n_users: int, n_items: int) -> list[npt.NDArray[np.float64]]:
-        columns = self.n_factors + self.BIASED
-        return self._draw((n_users, columns), (n_items, columns), low=-1, high=1)
+        draw = self._drawer()
+        return [draw(n_users), draw(n_items)]
+
+    def _drawer(self) -> Callable[[int], npt.NDArray[np.float64]]:
+        """Return a function that draws the starting points of so many more rows: all users', then all items'."""
+        uniform, columns = self._uniform(), self.n_factors + self.BIASED
+        return lambda n: -1.0 + 2.0 * uniform((n, columns))
 
     def _run(self, ratings: Ratings, users: Side, items: Side, n_iters: int, on_round: Any) -> list[float]:
         P, Q = self._start(len(ratings.users), len(ratings.items))
         self.mean_ = float(ratings.values.mean()) if self.BIASED else 0.0
         if self.update == "exact":
+            self.mean_ = mean_rating(ratings.counts(), ratings.scores) if self.BIASED else 0.0
             return self._alternate(ratings, users, items, n_iters, on_round)
         biases = [np.ascontiguousarray(F[:, 0], np.float32) if self.BIASED else None for F in (P, Q)]
         packed = [_padded(F[:, int(self.BIASED) :]) for F in (P, Q)]
@@ -161,12 +169,16 @@ class PointFactorization(Factorization):
         self.mean_ = float(self.scores_[users.score].sum() / len(users.score)) if self.BIASED else 0.0
         return diverged
 
-    def _finish(self, ratings: Ratings) -> None:
+    def _finish(self) -> None:
         with np.errstate(all="ignore"):  # diverged factors that were asked to be kept
-            residuals = ratings.values - self.values(ratings.user, ratings.item)
+            n, squares = len(self.seen_items_), 0.0
+            for begin in range(0, n, CHUNK):
+                rows = slice(begin, begin + CHUNK)
+                user = np.searchsorted(self.seen_start_, np.arange(begin, min(begin + CHUNK, n)), side="right") - 1
+                values = self.values(user.astype(np.int32), self.seen_items_[rows])
+                squares += float(((self.scores_[self.seen_scores_[rows]] - values) ** 2).sum())
             # A spread of zero, from a perfect fit, would leave no bell; a hundredth of a step is as good as certain.
-            least = 0.01 * float(np.diff(self.scores_).min())
-            self.spread_ = max(least, float(np.sqrt(np.mean(residuals**2))))
+            self.spread_ = max(0.01 * float(np.diff(self.scores_).min()), float(np.sqrt(squares / n)))
 
     def _solve_rows(self, of: str, side: Side, start: Codes | None = None) -> dict[str, npt.NDArray[Any]]:
         r"""Solve :math:`\bigl(\sum_i q_i q_i^\top + \lambda n I\bigr) p = \sum_i e_i q_i`, with *n* ratings in the row.
@@ -283,6 +295,15 @@ class BiasedMF(PointFactorization):
     """
 
     BIASED = True
+
+
+def mean_rating(counts: npt.NDArray[np.float64], scores: npt.NDArray[np.float64]) -> float:
+    """Return the mean of ratings of which so many have each score.
+
+    >>> mean_rating(np.array([1.0, 3.0]), np.array([2.0, 4.0]))
+    3.5
+    """
+    return float(counts @ scores / counts.sum())
 
 
 def wide_rows(numbers: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
