@@ -11,8 +11,11 @@ import numpy as np
 import pytest
 
 import starcast as sc
-from starcast.distributed.checkpoint import LATEST
+from starcast import cli
+from starcast.distributed.checkpoint import LATEST, Checkpoint, State
 from starcast.distributed.crew import Crew, WorkersLostError
+from starcast.distributed.engine import Run
+from starcast.distributed.plans import make_plan
 from starcast.distributed.shards import Shards
 
 ray = pytest.importorskip("ray")
@@ -163,3 +166,91 @@ def test_a_new_driver_goes_on_from_the_checkpoint(cluster, table, tmp_path):
     assert len(engine.report_.seconds) == 3
     assert_same_bits(undisturbed, continued)
     assert list((tmp_path / "state").iterdir()) == []
+
+
+def test_the_command_fits_on_the_cluster(cluster, table, tmp_path, monkeypatch, capsys):
+    model = MODELS["resbemf"].clone().fit(table, engine=sc.RayEngine(workers=2))
+    Shards.from_ratings(table).save(tmp_path / "cut")
+    words = ["fit", tmp_path / "cut", "--model", "resbemf", "--out", tmp_path / "m", "--engine", "ray", "--workers", 2]
+    params = ["-p", "n_factors=3", "-p", "n_iters=7", "-p", "tolerance=0"]
+    monkeypatch.setattr(sys, "argv", ["starcast", *map(str, words), *params])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    assert not end.value.code, capsys.readouterr().err
+    assert_same_bits(model, sc.load(tmp_path / "m"))
+
+
+@pytest.mark.parametrize(
+    ("model", "engine", "what"),
+    [
+        (sc.DirMF(), {}, r"DirMF cannot be fitted on a cluster\. These can: OrdinalMF \(update=\"exact\"\), ResBeMF"),
+        (sc.ResBeMF(update="gradient"), {}, r'ResBeMF on a cluster needs update="exact", got .gradient.'),
+        (sc.OrdinalMF(update="gradient"), {}, r'OrdinalMF on a cluster needs update="exact", got .gradient.'),
+        (sc.PMF(), {}, r'PMF on a cluster needs update="exact", got .stochastic.'),
+        (sc.BeMF(precision="double"), {}, r"BeMF on a cluster needs single precision"),
+        (sc.ResBeMF(early_stopping=True), {}, r"early_stopping must be False on a cluster"),
+        (sc.ResBeMF(n_factors=-1), {}, r"n_factors must be"),
+        (sc.ResBeMF(), {"workers": 121}, r"workers must be at most the 120 users of the ratings, got 121"),
+        (sc.ResBeMF(), {"workers": 5}, r"5 workers need as many CPUs|5 workers with 1 thread each must find a place"),
+        (sc.ResBeMF(), {"threads_per_worker": 2}, r"2 workers with 2 threads each must find a place"),
+    ],
+    ids=lambda value: repr(value)[:40],
+)
+def test_what_cannot_be_says_what_can(cluster, table, model, engine, what):
+    with pytest.raises(sc.StarcastError, match=what):
+        model.fit(table, engine=sc.RayEngine(**engine))
+    assert not model.is_fitted
+
+
+@pytest.mark.parametrize("wrong", [{"workers": 0}, {"workers": 1.5}, {"every": 0}, {"threads_per_worker": 0}, {"patience": 0}])  # fmt: skip
+def test_an_engine_that_cannot_be_is_refused(wrong):
+    with pytest.raises(sc.ParameterError, match=next(iter(wrong))):
+        sc.RayEngine(**wrong)
+
+
+def test_shards_need_an_engine(table):
+    with pytest.raises(sc.DataError, match=r"fit needs an engine for Shards"):
+        sc.ResBeMF().fit(Shards.from_ratings(table))
+
+
+def test_a_checkpoint_of_another_fit_is_refused(table, tmp_path):
+    model, shards = sc.ResBeMF(random_state=0), Shards.from_ratings(table, 2)
+    plan = make_plan(model.clone().fit(table), shards, 0)
+    rows = [np.zeros((3, 2), np.float32), np.ones((4, 2), np.float32)]
+    state = State(0, [1.0, 2.0], {"base": np.arange(5.0), "n": 7}, rows[0], rows)
+    Checkpoint(tmp_path / "s", model, shards).save(state, plan, lambda rows: rows)
+    again = Checkpoint(tmp_path / "s", model.clone().set_params(verbose=True), shards).find()
+    assert (again.done, again.history, again.shared["n"]) == (2, [1.0, 2.0], 7)
+    np.testing.assert_array_equal(again.users[1], rows[1])
+    for what, other in (
+        ("params", (sc.ResBeMF(random_state=1), shards)),
+        ("model and params", (sc.OrdinalMF(random_state=0), shards)),
+        ("workers", (model, shards.recut(3))),
+        ("ratings", (model, Shards.from_ratings(table.take(np.arange(100)), 2))),
+    ):
+        with pytest.raises(sc.ParameterError, match=f"checkpoint must be of the same fit, but in .* {what} differ"):
+            Checkpoint(tmp_path / "s", *other).find()
+    (tmp_path / "s" / LATEST).write_text("[]")
+    with pytest.raises(sc.StarcastError, match="is not the checkpoint of a fit"):
+        Checkpoint(tmp_path / "s", model, shards).find()
+
+
+def test_a_draw_that_was_kept_survives_a_killed_driver(cluster, table, tmp_path, monkeypatch):
+    """The driver's part of it: draws are read back, and the chain goes on with the same random numbers."""
+    model = MODELS["ordinalmf"]
+    undisturbed = model.clone().fit(table, engine=sc.RayEngine(workers=2, every=3))
+
+    def stop(self, history):
+        keep(self, history)
+        if len(history) == 9:
+            raise KeyboardInterrupt
+
+    keep = Run._keep
+    monkeypatch.setattr(Run, "_keep", stop)
+    engine = sc.RayEngine(workers=2, every=3, checkpoint=tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        model.clone().fit(table, engine=engine)
+    assert (tmp_path / "draw-0").exists()
+    monkeypatch.setattr(Run, "_keep", keep)
+    assert_same_bits(undisturbed, model.clone().fit(table, engine=engine))
+    assert engine.report_.resumed_from == 9

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -48,7 +48,7 @@ from starcast.progress import progress_bar
 from starcast.reproduce import EXPERIMENTS, FACTORIZATIONS
 from starcast.reproduce.run import Run
 from starcast.reproduction import STAGES, USUAL_STAGES, facts, outcome, reproduce
-from starcast.scale_commands import Engine, Workers, recommend, shards
+from starcast.scale_commands import Engine, State, Workers, losses_told, make_engine, open_shards, recommend, shards
 from starcast.search import METHODS, search
 from starcast.serve_command import serve
 from starcast.sound_report import reproduce_soundly, sound_table
@@ -123,6 +123,9 @@ def fit(
     duplicates: Duplicates = "error",
     on_bad: OnBad = "error",
     encoding: Encoding = "utf-8",
+    engine: Engine = None,
+    workers: Workers = None,
+    checkpoint: State = None,
     as_json: Json = False,
 ) -> None:
     """Fit a model on ratings and write it to a file; models that start at random do so from seed 0 unless told."""
@@ -130,16 +133,19 @@ def fit(
     seed = {"random_state": 0} if "random_state" in make_model(model).get_params() else {}
     chosen = make_model(model, seed | given)
     reading = {"duplicates": duplicates, "on_bad": on_bad, "encoding": encoding}
-    table = read_source(ratings, split, "train", sep, columns, **reading)
-    if "verbose" in chosen.get_params():
-        chosen.set_params(verbose=err.is_terminal).fit(table).set_params(verbose=False)
-    else:
-        chosen.fit(table)
+    crew = make_engine(engine, workers, checkpoint)
+    table: Any = open_shards(ratings, crew, calibrated or split != "all")
+    if table is None:
+        table = read_source(ratings, split, "train", sep, columns, **reading)
+    is_long = "verbose" in chosen.get_params()
+    with losses_told():
+        chosen.set_params(**({"verbose": err.is_terminal} if is_long else {})).fit(table, engine=crew)
+    chosen.set_params(**({"verbose": False} if is_long else {}))
     if calibrated:
         with err.status("calibrating"):
             chosen = calibrate(chosen, table)
     chosen.save(out_file)
-    facts = {"model": type(chosen).__name__, "params": chosen.get_params(), "ratings": len(table)}
+    facts = {"model": type(chosen).__name__, "params": chosen.get_params(), "ratings": len(chosen.seen_items_)}
     facts |= {"file": str(out_file)} | ({"calibration_gain": chosen.calibration_gain_} if calibrated else {})
     told = f"\ncalibrated: {chosen.calibration_gain_:.4f} nats a held-out rating gained" if calibrated else ""
     show(facts, f"{chosen!r} fitted on {table!r}{told}\nwritten to {out_file}", as_json)

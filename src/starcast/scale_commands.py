@@ -1,9 +1,13 @@
 """The commands for many ratings and many users: a table cut into shards, lists for some or for all."""
 
+import contextlib
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 from rich.progress import Progress
 
 from starcast.console import (
@@ -26,13 +30,54 @@ from starcast.console import (
     write_table,
 )
 from starcast.distributed.cutting import cut_ratings
+from starcast.distributed.engine import RayEngine
 from starcast.distributed.lists import recommend_all
-from starcast.errors import ParameterError, plural
+from starcast.distributed.shardfiles import MANIFEST
+from starcast.distributed.shards import Shards
+from starcast.errors import ClusterWarning, ParameterError, choose, plural
 from starcast.models import load
 from starcast.terminal import recommendation_table
 
 Engine = Annotated[str | None, typer.Option("--engine", help="ray: work on a Ray cluster; see the docs on scale.")]
 Workers = Annotated[int | None, typer.Option("--workers", help="Workers of the engine.")]
+State = Annotated[
+    Path | None,
+    typer.Option("--checkpoint", help="A folder for the state of a fit by an engine, which goes on from there."),
+]
+
+
+def make_engine(name: str | None, workers: int | None, checkpoint: Path | None) -> RayEngine | None:
+    """Return the engine that the options of a fit ask for; None is this machine alone."""
+    if name is None:
+        if workers is not None or checkpoint is not None:
+            option = "--workers" if workers is not None else "--checkpoint"
+            raise ParameterError(f"{option} needs an engine. Add --engine ray.")
+        return None
+    choose("engine", name, ["ray"])
+    return RayEngine(workers=2 if workers is None else workers, checkpoint=checkpoint)
+
+
+def open_shards(source: str, engine: RayEngine | None, is_whole_wanted: bool) -> Shards | None:
+    """Return the shards that `starcast shards` left in a folder, if the source is one."""
+    if not (Path(source) / MANIFEST).is_file():
+        return None
+    if engine is None:
+        raise ParameterError(f"{source} holds shards, which are fitted by an engine. Add --engine ray.")
+    if is_whole_wanted:
+        raise ParameterError(f"--calibrate and --split need a table in memory, got the shards in {source}.")
+    return Shards.open(source)
+
+
+@contextlib.contextmanager
+def losses_told() -> Iterator[None]:
+    """Say what became of lost workers in a line each."""
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", ClusterWarning)
+        try:
+            yield
+        finally:
+            for warning in told:
+                err.print(f"[bold yellow]note:[/bold yellow] {escape(str(warning.message))}", soft_wrap=True)
 
 
 def shards(

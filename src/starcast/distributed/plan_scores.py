@@ -81,7 +81,7 @@ class ResBeMFPlan(PerScorePlan):
 
     def __init__(self, model: ResBeMF, shards: Shards, seed: int) -> None:
         if model.update != "exact":
-            raise ParameterError(f'ResBeMF on a cluster needs update="exact", got update={model.update!r}.')
+            raise ParameterError(f'ResBeMF on a cluster needs update="exact", got {model.update!r}.')
         super().__init__(model, shards, seed)
         self.moves = ResBeMFMoves(
             n_factors=model.n_factors, biased=model._has_biases(), regularization=model.regularization,
