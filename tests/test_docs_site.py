@@ -16,7 +16,7 @@ sys.path[:0] = [str(ROOT / "benchmarks"), str(DOCS)]
 
 import make_models  # noqa: E402
 import make_reference  # noqa: E402
-import make_trust  # noqa: E402
+import make_studies  # noqa: E402
 from make_performance import BLOCK, read_results  # noqa: E402
 
 RESULTS = read_results(ROOT / "benchmarks" / "results")
@@ -69,10 +69,11 @@ def test_the_tables_of_several_models_are_what_the_files_say(name):
     assert make_models.fill(page, RESULTS) == page.read_text(encoding="utf-8"), "run: make docs"
 
 
-def test_the_tables_of_the_page_on_trust_are_what_the_file_says():
-    text = make_trust.PAGE.read_text(encoding="utf-8")
-    assert make_trust.fill(RESULTS["trust"]) == text, "run: make docs"
-    assert {block for _, block, _ in BLOCK.findall(text)} == set(make_trust.BLOCKS)
+def test_the_tables_of_the_studies_are_what_the_files_say():
+    for page in make_studies.PAGES:
+        assert make_studies.fill(page, RESULTS) == page.read_text(encoding="utf-8"), "run: make docs"
+    text = "".join(page.read_text(encoding="utf-8") for page in make_studies.PAGES)
+    assert {block for _, block, _ in BLOCK.findall(text)} == set(make_studies.BLOCKS)
 
 
 def test_all_models_are_listed():
