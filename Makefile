@@ -77,9 +77,9 @@ wheel: $(VENV)/.dist
 	else cp build/dist/*.whl dist; fi
 	@$(BIN)/python -m twine check --strict dist/*
 	@STARCAST_DIST=dist $(BIN)/python -m pytest -q tests/test_distributions.py
-	@echo "» trying the wheel out where there is no compiler"
+	@echo "» trying the wheel out where there is no compiler, with the commands of the README"
 	@$(PYTHON) -m venv build/clean
-	@CC=false CXX=false PATH="$(CURDIR)/build/clean/bin" pip --quiet install "starcast[serve] @ file://$$(ls $(CURDIR)/dist/*.whl)"
+	@PIP_CONSTRAINT="$(CURDIR)/constraints.txt" $(PYTHON) tests/newcomer.py build/clean dist
 	@cd build && PATH="$(CURDIR)/build/clean/bin" python -I ../tests/smoke.py
 	@ls -l dist
 

@@ -27,7 +27,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 NEAR = {
-    "src/starcast/metrics/averages.py": ["tests/test_metrics.py"],
+    "src/starcast/metrics/averages.py": ["tests/test_objectives.py"],
     "src/starcast/metrics/calibration.py": ["tests/test_metrics.py"],
     "src/starcast/metrics/paper.py": ["tests/test_metrics.py"],
     "src/starcast/metrics/point.py": ["tests/test_metrics.py"],
@@ -61,6 +61,7 @@ def main(files: list[str]) -> int:
             count += 1
             if try_mutant(file, mutant) == SURVIVED:
                 survivors.append(f"{file}:{what}")
+                print(f"  survived: {survivors[-1]}", flush=True)
         total += count
         left = len(survivors) - left
         print(f"{file}: {count - left} of {count} killed, {time.time() - began:.0f} s", flush=True)

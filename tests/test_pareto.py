@@ -46,6 +46,11 @@ def test_equal_points_all_stay():
     assert pareto_mask([[1, 2], [1, 2], [2, 1], [1, 1]]).tolist() == [True, True, True, False]
 
 
+def test_a_point_that_ties_in_one_column_and_loses_the_other_is_beaten():
+    assert pareto_mask([[2, 1], [3, 1], [3, 0]]).tolist() == [False, True, False]
+    assert pareto_mask([[2, 1, 1], [3, 1, 1], [3, 0, 1]]).tolist() == [False, True, False]
+
+
 def test_no_points_have_no_front():
     assert pareto_mask(np.empty((0, 2))).tolist() == []
     assert pareto_mask(np.empty((0, 3))).tolist() == []

@@ -116,6 +116,37 @@ def test_the_seed_decides_and_the_input_is_left_alone(split):
     assert ratings.digest() == digest
 
 
+def seed_that_draws(value, turn):
+    """A seed of Java's generator whose draw number `turn`, counted from 0, is exactly the value."""
+    factor, state = 0x5DEECE66D, int(value * 2**24) << 24
+    for _ in range(turn + 1):
+        state = (state - 0xB) * pow(factor, -1, 2**48) % 2**48
+    return state ^ factor
+
+
+@pytest.mark.parametrize("turn", [0, 1])
+def test_a_draw_that_is_the_share_exactly_is_for_testing(turn):
+    ratings = sc.Ratings.from_arrays(["ann", "bob"], ["x", "y"], [1, 2])
+    seed = seed_that_draws(0.5, turn)
+    assert JavaRandom(seed).next_floats(2)[turn] == 0.5
+    shares = {"test_users": 0.999, "test_items": 0.999} | {("test_users", "test_items")[turn]: 0.5}
+    assert rows(sc.benchmark_split(ratings, random_state=seed, **shares).test)[:1] == [("ann", "x", 1.0)]
+
+
+def test_the_defaults_are_the_paper_s_and_five_folds():
+    ratings = make(200)
+    default = sc.benchmark_split(ratings)
+    assert rows(default.test) == naive_benchmark(rows(ratings), 43, 0.3)[1]
+    assert len(list(sc.k_fold(ratings, random_state=0))) == 5
+    last = sc.leave_last(ratings)
+    assert len(last.test) == len(set(last.test.user.tolist()))
+
+
+def test_nothing_is_split_into_nothing():
+    train, test = sc.benchmark_split(make().take([]))
+    assert (len(train), len(test)) == (0, 0)
+
+
 def test_a_generator_is_a_seed_too():
     one, two = (sc.holdout(make(), random_state=np.random.default_rng(5)) for _ in "ab")
     assert rows(one.test) == rows(two.test)
@@ -146,7 +177,7 @@ def test_a_generator_is_a_seed_too():
     ],
 )  # fmt: skip
 def test_what_cannot_be_split_is_said_at_once(call, error, message):
-    with pytest.raises(error, match=message):
+    with pytest.raises(error, match=f"^{message}"):
         call(make())  # and not only when the first fold is asked for
 
 
