@@ -5,10 +5,13 @@ import signal
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 import starcast as sc
 
 os.environ.setdefault("TRITON_INTERPRET", "1")  # 0 runs the kernels on the GPU that is there
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")  # a busy machine is no failure
 signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell starts in the background ignores it
 
 

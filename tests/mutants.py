@@ -80,11 +80,12 @@ def prepare() -> None:
     os.chdir(ROOT)
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # they take longer than the tests
     sys.path.insert(0, str(ROOT / "tests"))
+    importlib.import_module("conftest")  # loads a profile of its own
     phases = (hypothesis.Phase.explicit, hypothesis.Phase.generate)
     hypothesis.settings.register_profile("mutants", phases=phases, database=None, derandomize=True, deadline=None)
     hypothesis.settings.load_profile("mutants")
-    for test in {Path(test).stem for tests in NEAR.values() for test in tests}:
-        importlib.import_module(test)
+    for name in {Path(test).stem for tests in NEAR.values() for test in tests}:
+        importlib.import_module(name)
 
 
 def try_mutant(file: str, tree: ast.Module) -> int:
