@@ -101,6 +101,7 @@ docs: $(VENV)/.docs $(if $(FIGURES),figures)
 	@$(BIN)/python docs/make_performance.py
 	@$(BIN)/python docs/make_models.py
 	@$(BIN)/python docs/make_studies.py
+	@$(BIN)/python docs/make_scale.py
 	@$(BIN)/python docs/make_reference.py
 	@rm -rf build/site
 	@$(BIN)/python -m sphinx -W --keep-going -n -E -q -d build/doctrees docs build/site

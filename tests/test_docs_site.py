@@ -16,6 +16,7 @@ sys.path[:0] = [str(ROOT / "benchmarks"), str(DOCS)]
 
 import make_models  # noqa: E402
 import make_reference  # noqa: E402
+import make_scale  # noqa: E402
 import make_studies  # noqa: E402
 from make_performance import BLOCK, read_results  # noqa: E402
 
@@ -67,6 +68,13 @@ def test_every_model_has_a_page_with_its_formula_its_worth_and_its_cost(name):
 def test_the_tables_of_several_models_are_what_the_files_say(name):
     page = DOCS / "models" / f"{name}.md"
     assert make_models.fill(page, RESULTS) == page.read_text(encoding="utf-8"), "run: make docs"
+
+
+def test_the_tables_on_scale_are_what_the_files_say():
+    page = make_scale.PAGE
+    text = page.read_text(encoding="utf-8")
+    assert make_scale.fill(page, RESULTS) == text, "run: make docs"
+    assert {block for _, block, _ in BLOCK.findall(text)} == set(make_scale.BLOCKS)
 
 
 def test_the_tables_of_the_studies_are_what_the_files_say():
