@@ -6,15 +6,18 @@ import subprocess
 import sys
 import textwrap
 import warnings
+from functools import partial
 
 import numpy as np
+import psutil
 import pytest
 
 import starcast as sc
 from starcast import cli
-from starcast.distributed.checkpoint import LATEST, Checkpoint, State
+from starcast.distributed.checkpoint import DRAW, LATEST, Checkpoint, State
 from starcast.distributed.crew import Crew, WorkersLostError
 from starcast.distributed.engine import Run
+from starcast.distributed.plan import draw_between
 from starcast.distributed.plans import make_plan
 from starcast.distributed.shards import Shards
 
@@ -118,6 +121,40 @@ def test_a_killed_worker_is_replaced_and_nothing_changes(cluster, table, monkeyp
     assert len(engine.report_.losses) == 1
     assert len(engine.report_.seconds) == 7
     assert_same_bits(undisturbed, disturbed)
+
+
+def test_one_that_dies_while_others_start_leaves_nobody_without_ratings(cluster, table, monkeypatch):
+    model, engine = MODELS["resbemf"], sc.RayEngine(workers=3)
+    undisturbed = model.clone().fit(table, engine=engine)
+    start, deaths = Crew._start, []
+
+    def lose_one(self, which, n_cpus):
+        late = start(self, which, n_cpus)
+        if not deaths:
+            deaths.append(1)
+            raise WorkersLostError([0], "it died at once")
+        return late
+
+    monkeypatch.setattr(Crew, "_start", lose_one)
+    with pytest.warns(sc.ClusterWarning, match=r"lost worker 1 of 3 \(it died at once\)"):
+        disturbed = model.clone().fit(table, engine=engine)
+    assert_same_bits(undisturbed, disturbed)
+
+
+def test_no_worker_stays_behind(cluster, table, monkeypatch):
+    hire, pids = Crew.hire, []
+
+    def and_note(self):
+        hire(self)
+        pids.extend(said["pid"] for said in self.hello())
+
+    monkeypatch.setattr(Crew, "hire", and_note)
+    sc.ResBeMF(n_factors=2, n_iters=1).fit(table, engine=sc.RayEngine(workers=2))
+    with pytest.raises(sc.DivergenceError):
+        sc.BeMF(n_factors=2, n_iters=3, learning_rate=1e30, random_state=0).fit(table, engine=sc.RayEngine(workers=2))
+    assert len(set(pids)) == 4
+    psutil.wait_procs([psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)], timeout=30)
+    assert not any(map(psutil.pid_exists, pids))
 
 
 def test_a_lost_machine_is_done_without(cluster, table, monkeypatch):
@@ -250,7 +287,60 @@ def test_a_draw_that_was_kept_survives_a_killed_driver(cluster, table, tmp_path,
     engine = sc.RayEngine(workers=2, every=3, checkpoint=tmp_path)
     with pytest.raises(KeyboardInterrupt):
         model.clone().fit(table, engine=engine)
-    assert (tmp_path / "draw-0").exists()
+    assert (tmp_path / f"{DRAW}0").exists()
     monkeypatch.setattr(Run, "_keep", keep)
     assert_same_bits(undisturbed, model.clone().fit(table, engine=engine))
     assert engine.report_.resumed_from == 9
+
+
+def fit_and_stop(table, folder, monkeypatch, **params):
+    """Leave a checkpoint behind, as a driver that is killed after its fourth round does."""
+    keep = Run._keep
+
+    def and_stop(self, history):
+        keep(self, history)
+        if len(history) == 4:
+            raise KeyboardInterrupt
+
+    model = sc.ResBeMF(n_factors=3, n_iters=7, tolerance=0, **{"random_state": 0} | params)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Run, "_keep", and_stop)
+        model.fit(table, engine=sc.RayEngine(workers=2, every=2, checkpoint=folder))
+    return model
+
+
+def test_a_checkpoint_that_lacks_a_part_is_told_and_other_files_stay(cluster, table, tmp_path, monkeypatch):
+    (tmp_path / "round-1").mkdir()
+    (tmp_path / "round-1" / "mine.txt").write_text("not yours")
+    model = fit_and_stop(table, tmp_path, monkeypatch, random_state=np.int64(3))
+    next(tmp_path.glob("*/users-1")).unlink()
+    with pytest.raises(sc.FileError, match=r"is not whole: .* Delete the folder to begin anew"):
+        model.fit(table, engine=sc.RayEngine(workers=2, checkpoint=tmp_path))
+    (tmp_path / LATEST).unlink()
+    model.fit(table, engine=sc.RayEngine(workers=2, checkpoint=tmp_path))
+    assert [path.name for path in tmp_path.rglob("*")] == ["round-1", "mine.txt"]
+
+
+@pytest.mark.parametrize("engine", ["ray", 2, sc.RayEngine])
+def test_an_engine_is_an_engine(table, engine):
+    with pytest.raises(sc.ParameterError, match=r"engine must be a RayEngine, such as RayEngine\(workers=2\), got"):
+        sc.ResBeMF().fit(table, engine=engine)
+
+
+def test_a_checkpoint_is_a_path():
+    with pytest.raises(sc.ParameterError, match="checkpoint must be the path of a folder, got 5"):
+        sc.RayEngine(checkpoint=5)
+
+
+@pytest.mark.parametrize("begin", range(8))
+@pytest.mark.parametrize("chunk", [1, 3, 4, 100])
+def test_rows_are_drawn_and_only_some_are_kept(begin, chunk):
+    for end in range(begin, 8):
+        rows = iter(range(7))
+        drawn = draw_between(partial(draw_next, rows), 7, begin, end, chunk)
+        assert drawn.ravel().tolist() == list(range(begin, min(end, 7)))
+        assert next(rows, None) is None
+
+
+def draw_next(rows, n):
+    return np.array([[next(rows)] for _ in range(n)])

@@ -7,6 +7,8 @@ from typing import Any
 
 from starcast.errors import ClusterError, MissingExtraError, ParameterError
 
+STARTED_HERE: list[bool] = []  # not empty once this process has started Ray itself
+
 
 def connect(workers: int | None = None, purpose: str = "working on Ray") -> Any:
     """Return the module ``ray``, connected.
@@ -34,6 +36,10 @@ def connect(workers: int | None = None, purpose: str = "working on Ray") -> Any:
     if not ray.is_initialized():
         _start(ray, workers)
     places = ray.cluster_resources().get("CPU", 0)
+    if STARTED_HERE and workers is not None and places < workers:
+        ray.shutdown()
+        _start(ray, workers)
+        places = ray.cluster_resources().get("CPU", 0)
     if workers is not None and places < workers:
         raise ClusterError(
             f"{workers} workers need as many CPUs, the Ray cluster has {places:g}. Ask for fewer workers, or start "
@@ -43,13 +49,16 @@ def connect(workers: int | None = None, purpose: str = "working on Ray") -> Any:
 
 
 def _start(ray: Any, workers: int | None) -> None:
-    address = os.environ.get("RAY_ADDRESS")
-    if address and address not in ("auto", "local"):
+    address = os.environ.get("RAY_ADDRESS", "local")
+    if address in ("", "local"):
+        address = ""
+    elif address != "auto":
         _knock(address)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     local: dict[str, Any] = {} if address else {"num_cpus": max(cores, workers or 1), "include_dashboard": False}
     try:
         ray.init(address=address or "local", log_to_driver=False, logging_level="ERROR", **local)
+        STARTED_HERE[:] = [] if address else [True]
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         where = f"the Ray cluster at RAY_ADDRESS={address} cannot be joined" if address else "Ray cannot be started"
         raise ClusterError(f"{where}: {str(error).splitlines()[0] if str(error) else error!r}") from None

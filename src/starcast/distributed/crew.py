@@ -34,10 +34,11 @@ class Crew:
         n, n_items = len(shards), len(shards.items)
         self.ranges: list[Bounds] = [(n_items * k // n, n_items * (k + 1) // n) for k in range(n)]
         self.owners = [k for k, (first, last) in enumerate(self.ranges) if last > first]
-        self._item_counts = ray.put(shards.item_counts)
-        self._places = [ray.put(shards.place(k)) for k in range(n)]
-        self._plan_ref = ray.put(plan)
+        self._item_counts = self.put(shards.item_counts)
+        self._places = [self.put(shards.place(k)) for k in range(n)]
+        self._plan_ref = self.put(plan)
         self._workers: list[Any] = [None] * n
+        self._bare: set[int] = set()  # workers that have not read their shard yet
 
     def __len__(self) -> int:
         return len(self._workers)
@@ -53,7 +54,7 @@ class Crew:
                 f"{len(late)} had none after {self._patience:g} s; {_told(self._ray)}. Ask for fewer workers or "
                 "threads_per_worker, add machines, or give RayEngine more patience."
             )
-        self._load(everyone)
+        self._load()
 
     def replace(self, which: Sequence[int]) -> None:
         """Put new workers in the place of some, beside others if there is no machine to spare."""
@@ -69,7 +70,7 @@ class Crew:
             )  # fmt: skip
             if self._start(late, 0):
                 raise ClusterError(f"no machine takes {plural(len(late), 'new worker')}; {_told(self._ray)}.")
-        self._load(which)
+        self._load()
 
     def dismiss(self) -> None:
         """End all workers."""
@@ -124,18 +125,26 @@ class Crew:
 
     def get(self, refs: Any) -> Any:
         """Return what workers said, or raise what went wrong: an error of theirs, or that some are gone."""
-        from ray import exceptions
+        from ray.exceptions import RayError, RayTaskError
 
         try:
             return self._ray.get(refs)
-        except exceptions.RayTaskError as error:
-            cause = error.cause
-            gone = (exceptions.RayActorError, exceptions.ObjectLostError, exceptions.OwnerDiedError)
-            if not isinstance(cause, gone):
+        except RayError as error:
+            cause = error.cause if isinstance(error, RayTaskError) else error
+            if not isinstance(cause, RayError):
                 raise cause from None
+            _check_room(cause)
             raise WorkersLostError(self._missing(), _first_line(cause)) from None
-        except exceptions.RayError as error:
-            raise WorkersLostError(self._missing(), _first_line(error)) from None
+
+    def put(self, value: Any) -> Any:
+        """Put something into the object store."""
+        from ray.exceptions import RayError
+
+        try:
+            return self._ray.put(value)
+        except RayError as error:
+            _check_room(error)
+            raise ClusterError(f"the cluster takes nothing any more: {_first_line(error)}") from None
 
     def _ask_everyone(self, asks: dict[int, Any]) -> dict[int, Any]:
         """Let everyone look at what some owners ask, and these go on with the parts."""
@@ -150,7 +159,9 @@ class Crew:
         }
 
     def _start(self, which: Sequence[int], n_cpus: int) -> list[int]:
-        """Start workers; return those that the cluster had no place for."""
+        """Start workers; return those that the cluster had no place for. If some die at once, that is told first."""
+        from ray.exceptions import RayActorError, RayError
+
         actor = self._ray.remote(Worker).options(num_cpus=n_cpus, max_restarts=0, scheduling_strategy="SPREAD")
         for k in which:
             self._workers[k] = actor.remote()
@@ -159,23 +170,34 @@ class Crew:
         deadline = time.monotonic() + self._patience
         while len(ready) < len(calls) and time.monotonic() < deadline and self._has_room(n_cpus):
             ready, _ = self._ray.wait(list(calls.values()), num_returns=len(calls), timeout=1.0)
-        for said in self.get(ready):
-            if said["version"] != _native.version:
+        self._bare.update(which)
+        late = [k for k, call in calls.items() if call not in ready]
+        lost: list[int] = []
+        reason = ""
+        for k in calls.keys() - late:
+            try:
+                check_version(self._ray.get(calls[k])["version"])
+            except RayActorError as error:
+                lost.append(k)
+                reason = _first_line(error)
+            except RayError as error:
                 raise ClusterError(
-                    f"all machines must have the same Starcast, here is {_native.version}, a worker has "
-                    f"{said['version']}. Install the same one everywhere."
-                )
-        return [k for k, call in calls.items() if call not in ready]
+                    f"a machine of the cluster cannot run Starcast: {_last_line(error)}. Install it everywhere."
+                ) from None
+        if lost:  # whoever waits for a place begins anew with them
+            raise WorkersLostError(sorted([*lost, *late]), reason)
+        return late
 
     def _has_room(self, n_cpus: int) -> bool:
         """Tell whether the machines that are there have CPUs for all workers, be they free or not."""
         return n_cpus == 0 or share_threads(cpus_of(self._ray), len(self)) >= n_cpus
 
-    def _load(self, which: Sequence[int]) -> None:
+    def _load(self) -> None:
         self.get([
             self._workers[k].load.remote(self._plan_ref, k, self.ranges, self._item_counts, self._places[k])
-            for k in which
+            for k in sorted(self._bare)
         ])  # fmt: skip
+        self._bare.clear()
 
     def _kill(self, k: int) -> None:
         if self._workers[k] is not None:
@@ -218,5 +240,29 @@ def _told(ray: Any) -> str:
     return f"the cluster has {sum(cpus_of(ray)):g} CPUs, {free:g} of them free"
 
 
+def check_version(found: str) -> None:
+    """Raise an error unless a worker has the Starcast that is here."""
+    if found != _native.version:
+        raise ClusterError(
+            f"all machines must have the same Starcast, here is {_native.version}, a worker has {found}. Install the "
+            "same one everywhere."
+        )
+
+
+def _check_room(error: Exception) -> None:
+    """Raise an error that says what to do if there is no room for what workers send each other."""
+    from ray.exceptions import ObjectStoreFullError, OutOfDiskError
+
+    if isinstance(error, (ObjectStoreFullError, OutOfDiskError)):
+        raise ClusterError(
+            f"the object store of a machine is full: {_first_line(error)}. Give it more room with "
+            "ray start --object-store-memory=…, or take more machines."
+        ) from None
+
+
 def _first_line(error: Exception) -> str:
     return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+
+
+def _last_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__

@@ -20,7 +20,7 @@ from starcast.models.factorization import check_positive, check_whole
 from starcast.progress import progress_bar
 from starcast.ratings import Ratings
 
-MOST_LOSSES = 20  # of workers in one fit, after which the cluster is not worth going on with
+MOST_LOSSES = 20  # of workers since a state was kept, after which the cluster is not worth going on with
 
 
 @dataclass
@@ -77,6 +77,8 @@ class RayEngine:
         check_positive("patience", patience)
         if threads_per_worker is not None:
             check_whole("threads_per_worker", threads_per_worker, 1)
+        if checkpoint is not None and not isinstance(checkpoint, (str, os.PathLike)):
+            raise ParameterError(f"checkpoint must be the path of a folder, got {checkpoint!r}.")
         self.workers, self.threads_per_worker = workers, threads_per_worker
         self.checkpoint, self.every, self.patience = checkpoint, every, patience
 
@@ -150,6 +152,7 @@ class Run:
         self._ray, self._plan, self._crew, self._n_threads = ray, plan, crew, n_threads
         self._every, self._checkpoint, self._kept, self._report = every, checkpoint, state, report
         report.resumed_from, self._start = state.done, plan.shared()
+        self._n_losses = 0  # since a state was kept
 
     def to_the_end(self, model: Model, advance: Any) -> None:
         """Fit, and begin again from the last state whenever workers are lost."""
@@ -186,14 +189,17 @@ class Run:
             self._measure(len(history), time.perf_counter() - begun)
             self._plan.check(history)
             advance(len(history), self._plan.n_rounds)
-            if len(history) % self._every == 0 and not self._plan.is_over(history):
+            is_over = self._plan.is_over(history)
+            # The last state, too, goes to disk: rows are still to be gathered, and a driver may die of that.
+            if len(history) % self._every == 0 if not is_over else self._checkpoint is not None:
                 self._keep(history)
         return history
 
     def _keep(self, history: list[float]) -> None:
         """Keep the state after a round where the loss of any worker does not reach it: with the driver."""
-        users = [self._ray.put(rows) for rows in self._crew.rows_of_users()]
-        items = self._ray.put(self._crew.rows_of_items())
+        users = [self._crew.put(rows) for rows in self._crew.rows_of_users()]
+        items = self._crew.put(self._crew.rows_of_items())
+        self._n_losses = 0
         self._kept = State(self._kept.seed, list(history), self._plan.shared(), items, users)
         if self._checkpoint:
             self._checkpoint.save(self._kept, self._plan, self._ray.get)
@@ -212,9 +218,11 @@ class Run:
             f"from round {self._kept.done}."
         )
         self._report.losses.append(told)
-        n = len(self._report.losses)
-        if n > MOST_LOSSES:
-            raise ClusterError(f"workers were lost {n} times in one fit, the last time: {lost.reason}")
+        self._n_losses += 1
+        if self._n_losses > MOST_LOSSES:
+            raise ClusterError(
+                f"workers were lost {self._n_losses} times since round {self._kept.done}, the last time: {lost.reason}"
+            )
         warnings.warn(told, ClusterWarning, stacklevel=2)
         self._crew.replace(lost.which)
 

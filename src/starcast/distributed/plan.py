@@ -143,7 +143,7 @@ class Plan:
         raise NotImplementedError
 
 
-def draw_between(draw: Callable[[int], Any], n: int, begin: int, end: int) -> Any:
+def draw_between(draw: Callable[[int], Any], n: int, begin: int, end: int, chunk: int = CHUNK) -> Any:
     """Return the rows from `begin` to `end` of `n` that are drawn one after the other, without keeping the others.
 
     >>> import itertools
@@ -151,10 +151,11 @@ def draw_between(draw: Callable[[int], Any], n: int, begin: int, end: int) -> An
     >>> draw_between(lambda n: np.array([[next(count)] for _ in range(n)]), 5, 1, 3).tolist(), next(count)
     ([[1], [2]], 5)
     """
-    kept = []
-    for first in range(0, n, CHUNK):
-        some = draw(min(CHUNK, n - first))
-        kept.append(some[max(begin - first, 0) : max(end - first, 0)])
+    kept: list[Any] = []
+    for first in range(0, n, chunk):
+        some = draw(min(chunk, n - first))
+        if not kept or (begin < first + len(some) and first < end):
+            kept.append(some[max(begin - first, 0) : max(end - first, 0)].copy())  # a view would keep them all
     return np.concatenate(kept)
 
 

@@ -13,7 +13,7 @@ from starcast.errors import DataError, DivergenceError, NotFittedError, choose
 from starcast.frames import make_frame
 from starcast.kernels import Side
 from starcast.models import explanation, growth, ranking
-from starcast.models.parameters import Parametrized
+from starcast.models.parameters import Parametrized, check_engine
 from starcast.names import Array, Codes, Lookup, as_names
 from starcast.ratings import Ratings, check_ratings
 from starcast.recalibration import recalibrate
@@ -82,7 +82,7 @@ class Model(Parametrized):
         With an engine, such as :class:`starcast.RayEngine`, many machines do; it takes :class:`starcast.Shards`, too.
         """
         if engine is not None:
-            engine.fit(self, ratings)
+            check_engine(engine).fit(self, ratings)
             return self
         check_ratings(ratings)
         self._check_params()

@@ -3,7 +3,7 @@
 import inspect
 from typing import Any, Self
 
-from starcast.errors import choose
+from starcast.errors import ParameterError, choose
 
 
 class Parametrized:
@@ -30,6 +30,13 @@ class Parametrized:
             f"{k}={v!r}" for k, v in self.get_params().items() if v is not given[k].default and v != given[k].default
         )
         return f"{type(self).__name__}({', '.join(changed)})"
+
+
+def check_engine(engine: Any) -> Any:
+    """Return the engine of a fit, or raise an error if it is none."""
+    if isinstance(engine, type) or not hasattr(engine, "fit"):
+        raise ParameterError(f"engine must be a RayEngine, such as RayEngine(workers=2), got {engine!r}.")
+    return engine
 
 
 def _parameter_names(cls: type[Parametrized]) -> list[str]:
