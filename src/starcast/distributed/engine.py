@@ -90,8 +90,8 @@ class RayEngine:
         shards = self._cut(ratings)
         check_plan(model)
         model._check_params()
-        model._forget()
         ray = connect(self.workers, purpose="fitting on a cluster")
+        model._forget()
         try:
             remember(model, shards)
             self._fit(ray, model, shards)
