@@ -6,6 +6,7 @@ import pytest
 
 import starcast as sc
 from starcast.distributed.cluster import connect
+from starcast.distributed.tasks import workers_of
 
 
 def test_a_missing_ray_is_named_with_the_command_that_installs_it(monkeypatch):
@@ -31,3 +32,13 @@ def test_nobody_at_an_address_is_told_at_once(monkeypatch, address):
         sc.ClusterError, match=r"nobody answers at RAY_ADDRESS=.*Start a cluster there with: ray start --head"
     ):
         connect(1)
+
+
+def test_an_engine_tells_how_many_workers_it_has():
+    class Three:
+        workers = 3
+
+    assert workers_of(Three(), None) == 3
+    assert workers_of("ray", 4) == 4
+    assert workers_of("ray", None) == 2
+    assert workers_of(None, None) is None

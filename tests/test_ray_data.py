@@ -1,12 +1,15 @@
 """What Ray's workers do alike: cutting, lists and searches on a small cluster of this machine."""
 
+import json
 import os
 import signal
 
 import polars as pl
 import pytest
+from test_cli import run  # noqa: F401, a fixture
 
 import starcast as sc
+from starcast.distributed import spill
 from starcast.distributed.shards import Shards
 from starcast.distributed.tasks import run_tasks
 
@@ -52,7 +55,9 @@ def test_parts_read_by_workers_give_the_same_shards(ratings, tmp_path):
 
 def test_the_blocks_of_a_dataset_are_parts(ratings, tmp_path):
     frame = ratings.to_frame()
-    dataset = ray.data.from_arrow([frame[:200].to_arrow(), frame[200:].to_arrow()])
+    for k, rows in enumerate((slice(0, 200), slice(200, 230), slice(230, None))):
+        frame[rows].write_parquet(tmp_path / f"{k}.parquet")
+    dataset = ray.data.read_parquet(str(tmp_path))
     assert_same(sc.cut_ratings(dataset, tmp_path / "cut", engine="ray", workers=2), ratings)
 
 
@@ -61,6 +66,18 @@ def test_a_mistake_in_a_part_is_told_as_without_ray(tmp_path):
     with pytest.raises(sc.DataError, match=r"^rating must be a number, got 'x' \(line 2 of a\.csv; 1 such line\)"):
         sc.cut_ratings(tmp_path / "a.csv", tmp_path / "cut", engine="ray", workers=2)
     assert not (tmp_path / "cut").exists()
+
+
+def test_a_full_disk_of_a_worker_is_told(ratings, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    ratings.to_frame().write_parquet(tmp_path / "a.parquet")
+    monkeypatch.setattr(spill, "spill_part", full)
+    with pytest.raises(
+        sc.FileError, match=r"cut could not be written: No space left on device\. Nothing was left of it\.$"
+    ):
+        sc.cut_ratings(tmp_path / "a.parquet", tmp_path / "cut", engine="ray", workers=2)
 
 
 def test_the_task_of_a_worker_that_dies_is_done_again(tmp_path):
@@ -153,3 +170,21 @@ def test_lists_by_workers_equal_those_of_the_model(ratings, tmp_path, as_file):
     source = tmp_path / "m.starcast" if as_file else model
     files = sc.recommend_all(source, tmp_path / "lists", users_per_part=13, engine="ray", workers=2)
     assert pl.concat([pl.read_parquet(file) for file in files]).equals(model.recommend())
+
+
+def test_commands_take_an_engine(ratings, tmp_path, run):  # noqa: F811
+    ratings.to_frame().write_csv(tmp_path / "ratings.csv")
+    ray_of_two = ["--engine", "ray", "--workers", "2", "--json"]
+    code, text, _ = run("shards", tmp_path / "ratings.csv", "--out", tmp_path / "cut", *ray_of_two)
+    assert (code, json.loads(text)["digest"]) == (0, ratings.digest())
+    sc.ItemFrequency().fit(ratings).save(tmp_path / "m.starcast")
+    assert run("recommend", tmp_path / "m.starcast", "--out", tmp_path / "lists/", *ray_of_two)[0] == 0
+    assert pl.read_parquet(tmp_path / "lists" / "*.parquet").equals(sc.load(tmp_path / "m.starcast").recommend())
+    (tmp_path / "space.json").write_text('{"shrinkage": [1, 5]}')
+    words = ["search", tmp_path / "ratings.csv", "--model", "item", "--space", tmp_path / "space.json", "--folds", "2"]
+    code, text, _ = run(*words, *ray_of_two)
+    assert code == 0
+    told = [{name: row[name] for name in ("shrinkage", "nll", "status")} for row in json.loads(text)]
+    assert told == [
+        {name: row[name] for name in ("shrinkage", "nll", "status")} for row in json.loads(run(*words, "--json")[1])
+    ]

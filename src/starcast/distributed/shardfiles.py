@@ -125,7 +125,9 @@ def read_table(folder: Path) -> dict[str, Any]:
     shapes = {"users": manifest["users"], "items": manifest["items"], "titles": manifest["items"]}
     table: dict[str, Any] = {name: _read_names(folder, name, shapes[name], manifest) for name in NAMES}
     for name in ("users", "items"):
-        _require(len(set(table[name].tolist())) == len(table[name]), folder, f"the {name} must have different names")
+        names = table[name]
+        distinct = len(set(names)) if names.dtype == object else len(np.unique(names))
+        _require(distinct == len(names), folder, f"the {name} must have different names")
     for name in ("user_counts", "item_counts"):
         counts = np.array(_map(folder, f"{name}.npy", "<i8", shapes[name.replace("_counts", "s")]))
         sound = (counts >= 0).all() and counts.sum() == manifest["ratings"]

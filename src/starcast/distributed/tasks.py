@@ -93,7 +93,7 @@ class telling:  # noqa: N801, it reads as a verb: with telling(ray): …
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         """Raise the error that was meant."""
         if isinstance(error, self.ray.exceptions.RayTaskError):
-            if isinstance(error.cause, StarcastError):
+            if isinstance(error.cause, StarcastError | OSError):  # a full disk there is a full disk here
                 raise error.cause from None
         elif isinstance(error, self.ray.exceptions.RayError):
             raise ClusterError(
