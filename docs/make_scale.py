@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from make_performance import BLOCK, ROOT, Results, read_results, table
+from ray_figures import BLOCKS as FITS
 
 PAGE = ROOT / "docs" / "scale.md"
 JOBS = {
@@ -43,7 +44,7 @@ def jobs(results: Results) -> str:
     return table(head, rows) + f"\n\n{where}"
 
 
-BLOCKS: dict[str, Callable[[Results], str]] = {"jobs": jobs}
+BLOCKS: dict[str, Callable[[Results], str]] = {"jobs": jobs, **FITS}
 
 if __name__ == "__main__":
     main()

@@ -15,6 +15,7 @@ import pytest
 import starcast as sc
 from starcast import cli
 from starcast.distributed.checkpoint import DRAW, LATEST, Checkpoint, State
+from starcast.distributed.cost import round_cost
 from starcast.distributed.crew import Crew, WorkersLostError
 from starcast.distributed.engine import Run
 from starcast.distributed.plan import draw_between
@@ -90,6 +91,9 @@ def test_many_workers_agree_with_one_machine(cluster, table, name, workers):
         np.testing.assert_allclose(probs(together, table), probs(alone, table), atol=1e-4)
         np.testing.assert_allclose(together.history_, alone.history_, rtol=1e-5)
     assert engine.report_.losses == []
+    cost = round_cost(together, users=120, items=60, ratings=len(table), workers=workers)
+    assert engine.report_.sent[-1] == pytest.approx(cost.sent, rel=0.1)
+    assert engine.report_.received[-1] == pytest.approx(cost.received, rel=0.1)
 
 
 def test_a_fit_from_files_is_that_from_memory(cluster, table, tmp_path):
@@ -350,3 +354,11 @@ def test_rows_are_drawn_and_only_some_are_kept(begin, chunk):
 
 def draw_next(rows, n):
     return np.array([[next(rows)] for _ in range(n)])
+
+
+def test_many_factors_cost_a_question_a_block(cluster, table):
+    model, engine = sc.ResBeMF(n_factors=18, n_iters=2, random_state=0), sc.RayEngine(workers=2)
+    model.fit(table, engine=engine)
+    cost = round_cost(model, users=120, items=60, ratings=len(table), workers=2)
+    assert engine.report_.sent[0] == pytest.approx(cost.sent, rel=0.1)
+    assert engine.report_.received[0] == pytest.approx(cost.received, rel=0.1)

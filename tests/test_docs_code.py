@@ -37,6 +37,7 @@ NOT_RUN = {
 SHOWN = {
     r"nginx: ": "needs a web server",
     r"ini: ": "needs systemd",
+    r"python: engine = sc.RayEngine": "starts a Ray cluster; tests/test_distributed.py does",
     r"bibtex: ": "how to cite",
     r"java: ": "needs Java and CF4J",
     r"text: errors → names": "a drawing",
@@ -79,7 +80,8 @@ def fits_once(monkeypatch):
     """The same model on the same ratings is fitted once for all pages."""
     fit = sc.Model.fit
 
-    def once(self, ratings):
+    def once(self, ratings, engine=None):
+        assert engine is None
         key = (type(self), repr(self.get_params()), ratings.digest())
         if key not in FITTED:
             FITTED[key] = vars(fit(self, ratings)).copy()
