@@ -51,30 +51,35 @@ def row_bytes(found: Found) -> str:
 
 
 def overhead(found: Found) -> str:
-    """Return seconds of a round by two workers and by two threads, and the peaks of memory."""
+    """Return seconds of a round by two workers and by two threads, and the peaks of memory beside the formulas'."""
     here, most = found["overhead"], found["memory"]
-    seconds = here["seconds of a round"]
+    seconds, size = here["seconds of a round"], {key: most["cut"][key] for key in ("users", "items", "ratings")}
+    cost = round_cost(ResBeMF(), **size)
     rows = [
-        [
-            f"{here['size']['ratings']:,} ratings, a round of ResBeMF: two threads of one process",
-            f"{number(seconds['one process']['median'])} s",
-        ],
-        ["two workers of a thread each", f"{number(seconds['two workers']['median'])} s"],
+        [f"{here['size']['ratings']:,} ratings: two threads", f"{number(seconds['one process']['median'])} s a round"],
+        ["two workers of a thread each", f"{number(seconds['two workers']['median'])} s a round"],
         ["ratio, median (least to most)", "{median:.2f} ({min:.2f} to {max:.2f})".format(**here["ratio"])],
-        [
-            f"{most['cut']['ratings']:,} ratings from Parquet: the driver's peak, cutting",
-            f"{most['cut']['driver MB']:,} MB",
-        ],
-        ["fitting by two workers: the driver's peak", f"{most['fit']['driver MB']:,} MB"],
-        ["the largest of the other processes", f"{most['fit']['largest other MB']:,} MB"],
+        [f"{size['ratings']:,} ratings from Parquet parts: cut into shards", f"peak {most['cut']['driver MB']:,} MB"],
+        *(
+            [f"{who}, fitting by two workers", f"peak {peak:,} MB (formula: {told / 1e6:,.0f} MB)"]
+            for who, peak, told in (
+                ("the driver", most["fit"]["driver MB"], cost.driver_memory),
+                ("the largest other process", most["fit"]["largest other MB"], cost.worker_memory),
+            )
+        ),
     ]
-    return table(["", "two cores"], rows) + f"\n\n*{_made(found)}*"
+    return table(["ResBeMF on two cores", ""], rows) + f"\n\n*{_made(found)}*"
 
 
 def model(found: Found) -> str:
     """Return what the formulas say of sizes that fit here and of those that do not."""
     seconds = found["overhead"]["seconds of a round"]["two workers"]["median"]
     rate = found["overhead"]["size"]["ratings"] / seconds / 2
+    measured = {
+        10**6: found["agree"]["ResBeMF"]["2 workers"]["seconds of a round"],
+        10**7: seconds,
+        5 * 10**7: min(found["memory"]["fit"]["seconds of rounds"]),
+    }
     rows = []
     for users, items, ratings, workers, threads in SIZES:
         cost = round_cost(
@@ -83,22 +88,13 @@ def model(found: Found) -> str:
         rows.append([
             _short(users), _short(items), _short(ratings), f"{workers} × {threads}",
             _bytes(cost.sent), _bytes(cost.received), f"{number(cost.seconds)} s",
+            f"{number(measured[ratings])} s" if ratings in measured else "",
             _bytes(cost.worker_memory), _bytes(cost.driver_memory),
         ])  # fmt: skip
-    head = [
-        "users",
-        "items",
-        "ratings",
-        "workers × threads",
-        "sent",
-        "received",
-        "a round",
-        "a worker's memory",
-        "the driver's",
-    ]
+    head = ["users", "items", "ratings", "workers", "sent", "received", "a round", "measured", "a worker", "driver"]
     note = (
         f"*ResBeMF with 8 factors and five scores; {_short(rate)} ratings a second and thread, as measured above; a "
-        "network of 10 Gbit/s.*"
+        "network of 10 Gbit/s. Workers × threads of each; the last two columns are peaks of memory.*"
     )
     return table(head, rows) + "\n\n" + note
 

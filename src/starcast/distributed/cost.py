@@ -10,7 +10,9 @@ from starcast.models.chain import MOST_BIASES
 from starcast.models.point import PointFactorization
 
 FACTORS_AT_ONCE = 8  # that ResBeMF solves for together
-KEPT = 5  # bytes of a rating in a fitted model: code of the item, score
+KEPT = 5  # bytes of a rating in a fitted model and in a shard: code of the item, score
+SORTING = 40  # bytes of a rating in a worker that sorts them by user and by item; 10 afterwards
+BASE = 150e6  # bytes of a process that has done nothing yet
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a worker pays for a round, and the driver for a fit, in bytes; seconds of a round."""
+    """What a worker pays for a round in bytes, the peaks of memory of a fit, and seconds of a round."""
 
     sent: float
     received: float
@@ -57,6 +59,10 @@ def round_cost(
               \text{received} = \frac{W-1}{W}\, I\, b_\text{down}, \qquad
               t = \frac{N}{W T r} + (2 q + 2)\, \ell + \frac{\text{sent} + \text{received}}{B}
 
+    The memory of a worker is most while it sorts its ratings, 40 bytes for each; that of the driver holds what a fitted
+    model keeps, the shard that it reads that from, and the rows of the users four times: those of the model, in its own
+    layout and in that of the kernels, the state that was kept, and what arrives.
+
     Parameters
     ----------
     model : Model
@@ -83,9 +89,9 @@ def round_cost(
     share = (workers - 1) / workers * items
     sent, received = share * row.up, share * row.down
     kept = (users / workers + items / workers) * row.numbers / every
-    worker = (2 * 5 + 4) * ratings / workers + (users / workers) * (row.numbers + 16) + items * (2 * row.numbers + 16)
-    worker += items * row.up * 2 / workers
-    driver = KEPT * ratings + users * (2 * row.numbers + 8) + items * 2 * row.numbers
+    worker = BASE + SORTING * ratings / workers + users / workers * (2 * row.numbers + 8)
+    worker += items * (2 * row.numbers + 8 + 2 * row.up / workers)
+    driver = BASE + (KEPT + KEPT / workers) * ratings + users * (4 * row.numbers + 16) + items * 4 * row.numbers
     seconds = ratings / (workers * threads * rate)
     if workers > 1:
         seconds += (2 * row.n_questions + 2) * latency + (sent + received) / bandwidth

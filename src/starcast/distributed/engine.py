@@ -178,6 +178,8 @@ class Run:
             self._plan.begun(self._crew.each("begin")[0])
         else:
             self._plan.resume(shared)
+            if isinstance(kept.items, np.ndarray):  # from a checkpoint: all workers take the same copy
+                kept.items = self._crew.put(kept.items)
             self._crew.each_with("restore", [(kept.items, users) for users in kept.users])
 
     def _rounds(self, advance: Any) -> list[float]:
