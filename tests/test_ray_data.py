@@ -98,7 +98,8 @@ def test_a_task_that_kills_every_worker_is_told():
         list(run_tasks(die, [(1,)], 2, "dying"))
 
 
-def test_more_workers_than_places_are_refused():
+def test_more_workers_than_places_are_refused(monkeypatch):
+    monkeypatch.setattr("starcast.distributed.cluster.STARTED_HERE", [])  # one that others started is not made larger
     with pytest.raises(sc.ClusterError, match=r"99 workers need as many CPUs, the Ray cluster has"):
         list(run_tasks(print, [(1,)], 99, "dying"))
 

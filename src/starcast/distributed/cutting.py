@@ -53,7 +53,7 @@ def cut_ratings(
         that a pattern such as ``"ratings-*.parquet"`` fits. The blocks of a Ray Dataset are parts, too.
     folder : path
         A new folder; on many machines, one that all of them see. It takes 5 bytes a rating, and while it is being made
-        about 25 more.
+        about 27 more.
     memory : str or int
         The bytes that ratings may take, such as ``"500MB"``: of this process, or of all workers together. Beside them
         there are the names of users and items (about 40 bytes each where they are numbers, 200 where they are text)

@@ -29,22 +29,15 @@ def ray_pool(
     """
     ray = connect(workers, "searching on many machines")
     send = sharing(ray, work, shared)
-    under_way: set[Any] = set()
 
     def submit(_: Any, task: Any) -> Future[Record]:
         references = [send(*piece) for piece in pieces(task)]
-        under_way.update(references)
         whole = _Whole(ray, len(references), join)
         for place, reference in enumerate(references):
             reference.future().add_done_callback(whole.taker(place))
-        whole.future.add_done_callback(lambda _: under_way.difference_update(references))
         return whole.future
 
-    try:
-        yield submit
-    finally:
-        for reference in list(under_way):
-            ray.cancel(reference, force=False)
+    yield submit  # what is left of an interrupted search is not cancelled, see run_tasks: it ends by itself, unheard
 
 
 class _Whole:

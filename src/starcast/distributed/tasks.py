@@ -53,12 +53,13 @@ def run_tasks(
             if not under_way:
                 return
             with telling(ray):
-                result = ray.get(under_way[0])
-            under_way.popleft()
+                result = ray.get(under_way.popleft())
             yield result
     finally:
-        for reference in under_way:
-            ray.cancel(reference, force=False)
+        # Not cancelled: Ray (2.60) ends the whole process if a task is done just when it is cancelled. Waited for, so
+        # that nobody writes to a folder that is being removed.
+        if under_way:
+            ray.wait(list(under_way), num_returns=len(under_way))
 
 
 ARRIVED: dict[str, tuple[Any, ...]] = {}  # what the tasks of this worker share, by the name of its reference
