@@ -36,11 +36,10 @@ demo: $(VENV)/.demo
 # COVERAGE=1 measures as well, which costs a fifth; `make coverage` says what was missed.
 test: $(VENV)/.test
 	@echo "» running the tests"
-	@mkdir -p build/coverage
+	@$(if $(COVERAGE),rm -rf build/coverage && mkdir -p build/coverage,true)
 	@$(BIN)/python -m $(if $(COVERAGE),coverage run -m )pytest $(PYTEST_ARGS)
 
 coverage: $(VENV)/.torch
-	@$(BIN)/python -m coverage erase
 	@$(MAKE) --no-print-directory test COVERAGE=1
 	@$(MAKE) --no-print-directory covered
 
