@@ -95,6 +95,15 @@ def test_the_area_under_risk_and_coverage_is_its_loop(forecast, risk):
         assert metrics.coverage(d, threshold) == len(kept) / len(loss)
 
 
+def test_the_defaults_are_fifteen_bins_and_the_share_of_wrong_modes():
+    rng = np.random.default_rng(0)
+    d = sc.Distribution(rng.dirichlet(np.ones(3), 400), [1, 2, 3])
+    truth = rng.integers(1, 4, 400)
+    assert metrics.ece(truth, d) == metrics.ece(truth, d, 15) != metrics.ece(truth, d, 16)
+    assert len(metrics.reliability_curve(truth, d).count) == 15
+    np.testing.assert_array_equal(metrics.risk_coverage(truth, d).risk, metrics.risk_coverage(truth, d, "wrong").risk)
+
+
 def test_impossible_ratings_cost_infinity():
     assert metrics.nll([1], sc.Distribution([[0, 1]], [1, 2])) == math.inf
 

@@ -42,6 +42,38 @@ def test_a_cumulative_measure_is_the_papers_sum(case):
     assert cumulate(np.ones((2, 20))).tolist() == pytest.approx([1, 1])
 
 
+def two_forecasts():
+    """A rating hit with a reliability of exactly a half, and one missed by a quarter of the scale."""
+    test = sc.Ratings.from_arrays(["ann", "ann"], ["x", "y"], [5, 1], scores=[1, 2, 3, 4, 5])
+    return test, sc.Distribution([[0, 0, 0.25, 0.25, 0.5], [0.3, 0.4, 0.1, 0.1, 0.1]], [1, 2, 3, 4, 5])
+
+
+def test_averages_by_hand():
+    # At 0 both are left: 1 - 1/8; at 1/2 the first, whose reliability is the threshold itself; at 1 none.
+    found = paper_averages(*two_forecasts(), n=3)
+    assert found == pytest.approx({"1-MAE": (3 * 0.875 + 2 * 1) / 6, "coverage": (3 * 1 + 2 * 0.5) / 6})
+    assert paper_averages(*two_forecasts(), n=3, empty="zero")["1-MAE"] == pytest.approx((3 * 0.875 + 2 + 1) / 6)
+
+
+def test_averages_leave_out_what_is_not_predicted():
+    found = paper_averages(*two_forecasts(), n=3, point=[5, np.nan])
+    assert found == pytest.approx({"1-MAE": (3 + 2) / 6, "coverage": (3 + 2) * 0.5 / 6})
+
+
+@pytest.mark.parametrize("users", [["ann", "bob"], ["bob", "ann"]])
+def test_a_name_without_ratings_is_not_averaged(users):
+    test, answer = two_forecasts()
+    code = np.full(2, users.index("ann"), np.int32)
+    table = sc.Ratings(np.array(users), test.items, test.scores, code, test.item, test.score)
+    assert paper_averages(table, answer, n=3) == paper_averages(test, answer, n=3)
+    np.testing.assert_equal(metrics.paper_measures(table, answer), metrics.paper_measures(test, answer))
+
+
+def test_an_unknown_rule_for_averages_is_named():
+    with pytest.raises(UnknownNameError, match=r"^unknown empty 'nil'"):
+        paper_averages(*two_forecasts(), empty="nil")
+
+
 def test_relevance_is_passed_on(case):
     assert measure(*case, ["mAP@0"], relevant=1)["mAP@0"] == 1
 
