@@ -213,6 +213,41 @@ def test_users_without_a_relevant_item_do_not_count_in_map():
     assert metrics.paper_measures(test, d, [0.0])["mAP"].tolist() == [1]
 
 
+def test_users_without_a_relevant_item_count_as_zero_if_asked():
+    test = sc.Ratings.from_arrays(["ann", "bob"], ["x", "x"], [5, 1], scores=[1, 2, 3, 4, 5])
+    d = sc.Distribution([[0, 0, 0, 0.4, 0.6], [0, 0, 0, 0.4, 0.6]], [1, 2, 3, 4, 5])
+    assert metrics.paper_measures(test, d, [0.0])["mAP"].tolist() == [1.0]
+    assert metrics.paper_measures(test, d, [0.0], hitless="zero")["mAP"].tolist() == [0.5]
+    with pytest.raises(UnknownNameError, match=r"^unknown hitless 'zeros'\. Did you mean 'zero'"):
+        metrics.paper_measures(test, d, hitless="zeros")
+
+
+def test_lists_have_ten_items_unless_told():
+    items = list(range(12))  # ranked in this order, the last two relevant ones alone
+    test = sc.Ratings.from_arrays(["ann"] * 12, items, [1] * 10 + [2, 2], scores=[1, 2])
+    d = sc.Distribution([[0.1, 0.9]] * 12, [1, 2])
+    by_n = [metrics.paper_measures(test, d, [0.0], n=n)["mAP"][0] for n in (10, 11)]
+    assert math.isnan(by_n[0])
+    assert by_n[1] == pytest.approx(1 / 11)
+    np.testing.assert_equal(metrics.paper_measures(test, d, [0.0])["mAP"][0], by_n[0])
+    np.testing.assert_equal(metrics.paper_measures_by_user(test, d, [0.0])[0]["mAP"][0], by_n[0])
+    assert metrics.paper_measures_by_user(test, d, [0.0], n=11)[0]["mAP"][0] == pytest.approx(1 / 11)
+
+
+def test_measures_by_user_average_to_the_papers():
+    rng = np.random.default_rng(0)
+    cell = rng.permutation(200)[:120]
+    test = sc.Ratings.from_arrays(cell // 20, cell % 20, cell % 5 + 1, scores=range(1, 6))
+    d = sc.Distribution(rng.dirichlet(np.ones(5), 120), range(1, 6))
+    for relevant in (None, 2):
+        [found] = metrics.paper_measures_by_user(test, d, [0.4], relevant=relevant)
+        whole = metrics.paper_measures(test, d, [0.4], relevant=relevant)
+        assert set(found) == set(metrics.PAPER_MEASURES)
+        for name, values in found.items():
+            assert len(values) == len(test.users)
+            assert np.nanmean(values) == pytest.approx(whole[name][0])
+
+
 def test_the_published_thresholds_leave_out_a_tenth():
     assert metrics.PAPER_THRESHOLDS[:4] == (0.0, 0.05, 0.15, 0.2)
     assert metrics.PAPER_THRESHOLDS[-1] == 0.95
