@@ -121,15 +121,18 @@ def kill_in_round(monkeypatch, round_, deed):
     monkeypatch.setattr(Crew, "_ask_everyone", ask_everyone)
 
 
-@pytest.mark.parametrize(("round_", "kept"), [(2, 0), (6, 4)])
-def test_a_killed_worker_is_replaced_and_nothing_changes(cluster, table, monkeypatch, round_, kept):
-    model, engine = MODELS["resbemf"], sc.RayEngine(workers=3, every=2)
+@pytest.mark.parametrize(
+    ("name", "round_", "kept"),
+    [("resbemf", 2, 0), ("resbemf", 6, 4), ("ordinalmf", 3, 0), ("ordinalmf", 7 + 10, 8)],  # company is 7 more
+)
+def test_a_killed_worker_is_replaced_and_nothing_changes(cluster, table, monkeypatch, name, round_, kept):
+    model, engine = MODELS[name], sc.RayEngine(workers=3, every=2)
     undisturbed = model.clone().fit(table, engine=engine)
     kill_in_round(monkeypatch, round_, lambda crew: os.kill(crew.hello()[1]["pid"], signal.SIGKILL))
     with pytest.warns(sc.ClusterWarning, match=rf"lost worker 2 of 3 .*from round {kept}\."):
         disturbed = model.clone().fit(table, engine=engine)
     assert len(engine.report_.losses) == 1
-    assert len(engine.report_.seconds) == 7
+    assert len(engine.report_.seconds) == len(undisturbed.history_)
     assert_same_bits(undisturbed, disturbed)
 
 
@@ -362,3 +365,9 @@ def test_many_factors_cost_a_question_a_block(cluster, table):
     cost = round_cost(model, users=120, items=60, ratings=len(table), workers=2)
     assert engine.report_.sent[0] == pytest.approx(cost.sent, rel=0.1)
     assert engine.report_.received[0] == pytest.approx(cost.received, rel=0.1)
+
+
+def test_without_ray_the_error_names_the_extra(table, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(sc.MissingExtraError, match=r"on a cluster needs Ray\. Install it with: pip install 'starcast\[ray\]'"):  # fmt: skip
+        sc.ResBeMF().fit(table, engine=sc.RayEngine(workers=2))
