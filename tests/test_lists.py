@@ -58,12 +58,47 @@ def test_a_folder_of_other_lists_or_things_is_refused(model, tmp_path):
         sc.recommend_all(other, tmp_path / "lists")
     with pytest.raises(sc.FileError, match=r"holds other things than lists\. Give the name of a new folder"):
         sc.recommend_all(model, tmp_path)
-    (tmp_path / "lists" / "lists.json").write_text("{")
-    with pytest.raises(sc.FileError, match=r"is no folder of lists: .* Give the name of a new folder"):
-        sc.recommend_all(model, tmp_path / "lists")
     (tmp_path / "file").write_text("")
     with pytest.raises(sc.FileError, match=r"cannot be written to: .* Choose another folder"):
         sc.recommend_all(model, tmp_path / "file")
+
+
+def test_a_model_file_that_was_replaced_gives_new_lists(model, tmp_path):
+    model.save(tmp_path / "m.starcast")
+    sc.recommend_all(tmp_path / "m.starcast", tmp_path / "old")
+    other = sc.ItemFrequency(shrinkage=1).fit(sc.make_ratings(random_state=2)[0])
+    other.save(tmp_path / "m.starcast")
+    files = sc.recommend_all(tmp_path / "m.starcast", tmp_path / "new")
+    assert joined(files).equals(other.recommend())
+    assert lists._mapped(tmp_path / "m.starcast", lists._fingerprint(other)).shrinkage == 1
+    model.save(tmp_path / "m.starcast")
+    with pytest.raises(sc.FileError, match="has become another model meanwhile"):
+        lists._mapped(tmp_path / "m.starcast", "another digest")
+
+
+def test_a_folder_of_lists_is_read_as_one_table(model, tmp_path):
+    sc.recommend_all(model, tmp_path / "lists", users_per_part=30)
+    assert pl.read_parquet(tmp_path / "lists").equals(model.recommend())
+
+
+def test_parts_on_another_machines_disk_are_missed(model, tmp_path, monkeypatch):
+    monkeypatch.setattr(lists, "_write_part", lambda *task: None)
+    with pytest.raises(sc.ClusterError, match="must lie on a disk that all machines see: 3 of 3 parts of"):
+        sc.recommend_all(model, tmp_path / "lists", users_per_part=30)
+
+
+@pytest.mark.parametrize(
+    ("engine", "workers", "what"),
+    [
+        (5, None, 'engine must be "ray" or a RayEngine, got 5'),
+        ("spark", None, "spark"),
+        (sc.RayEngine(3), 2, "workers must be those of the engine, 3, or not given, got 2"),
+        (None, 2, "workers are those of engine"),
+    ],
+)
+def test_an_engine_is_ray_or_none(model, tmp_path, engine, workers, what):
+    with pytest.raises(sc.StarcastError, match=what):
+        sc.recommend_all(model, tmp_path / "lists", engine=engine, workers=workers)
 
 
 def test_questions_are_checked_before_anything_is_written(model, tmp_path):

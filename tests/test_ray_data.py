@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import time
 
 import polars as pl
 import pytest
@@ -59,6 +60,22 @@ def test_the_blocks_of_a_dataset_are_parts(ratings, tmp_path):
         frame[rows].write_parquet(tmp_path / f"{k}.parquet")
     dataset = ray.data.read_parquet(str(tmp_path))
     assert_same(sc.cut_ratings(dataset, tmp_path / "cut", engine="ray", workers=2), ratings)
+
+
+def test_a_dataset_needs_rays_workers(tmp_path):
+    with pytest.raises(sc.ParameterError, match=r'a Ray Dataset is cut by Ray.s workers: pass engine="ray"'):
+        sc.cut_ratings(ray.data.from_items([{"user": 1, "item": 2, "rating": 3.0}]), tmp_path / "cut")
+
+
+def test_no_more_tasks_are_at_work_than_workers_were_asked_for(tmp_path):
+    def count_busy(folder, number):
+        (folder / f"busy-{number}").touch()
+        time.sleep(0.3)
+        n = len(list(folder.glob("busy-*")))
+        (folder / f"busy-{number}").unlink()
+        return n
+
+    assert list(run_tasks(count_busy, ((tmp_path, k) for k in range(6)), 1, "testing")) == [1] * 6
 
 
 def test_a_mistake_in_a_part_is_told_as_without_ray(tmp_path):

@@ -25,6 +25,7 @@ def connect(workers: int | None = None, purpose: str = "working on Ray") -> Any:
         What Ray is wanted for, as the error says it where Ray is not installed.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # it would tell others about it
+    os.environ.setdefault("RAY_task_oom_retries", "3")  # else a task that takes too much memory is begun for ever
     # Ray changes its handling of this in a later release and warns of it in every process until it is set.
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:

@@ -14,7 +14,7 @@ from starcast.distributed.parts import Reading, find_parts, parse_memory
 from starcast.distributed.shards import Shards, cut_evenly
 from starcast.distributed.spill import Bucket, Spilled
 from starcast.distributed.tasks import run_tasks, workers_of
-from starcast.errors import DataError, choose
+from starcast.errors import DataError, ParameterError, choose
 from starcast.names import Array
 from starcast.ratings import describe_duplicates, titles_of
 from starcast.scale import MOST_SCORES, make_scale
@@ -84,7 +84,7 @@ def cut_ratings(
     how = Reading(
         sep, columns, header, None if scores is None else make_scale(scores).tolist(), on_bad, encoding, share
     )
-    parts = _parts_of(source)
+    parts = _parts_of(source, n_workers)
     with shardfiles.making(folder) as place:
         room = place.path / "spill"
         room.mkdir()
@@ -172,12 +172,18 @@ def _read(
     return blocks, naming
 
 
-def _parts_of(source: Any) -> Iterable[Any]:
+def _parts_of(source: Any, workers: int | None) -> Iterable[Any]:
     """Return the files, or references to the blocks of a Ray Dataset, in their order."""
-    if hasattr(source, "to_arrow_refs"):
-        source.context.execution_options.preserve_order = True
+    if not hasattr(source, "to_arrow_refs"):
+        return find_parts(source)
+    if workers is None:
+        raise ParameterError('a Ray Dataset is cut by Ray\'s workers: pass engine="ray".')
+    options = source.context.execution_options
+    before, options.preserve_order = options.preserve_order, True
+    try:
         return list(source.to_arrow_refs())
-    return find_parts(source)
+    finally:
+        options.preserve_order = before
 
 
 def _bucket_bounds(user_counts: Array, memory: int) -> Array:

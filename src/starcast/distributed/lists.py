@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 
 from starcast.distributed.tasks import run_tasks, workers_of
 from starcast.distribution import check_fraction, kind_of
-from starcast.errors import FileError, ParameterError
+from starcast.errors import ClusterError, FileError, ParameterError
 from starcast.files import replacing
 from starcast.models import Model, load
 from starcast.models.factorization import check_whole
@@ -19,7 +20,7 @@ from starcast.models.ranking import check_number
 from starcast.names import Array
 
 PURPOSE = "recommending on many machines"
-ABOUT = "lists.json"
+ABOUT = "starcast"  # the key under which each part says what it is a part of
 
 
 def recommend_all(
@@ -78,9 +79,10 @@ def recommend_all(
     about = {"model": _fingerprint(fitted), **ask, "threshold": limit, "users_per_part": int(users_per_part)}
     _check_same(place, about)
     files = [place / f"part-{k:06}.parquet" for k in range(-(-len(users) // users_per_part))]
-    missing = [k for k, file in enumerate(files) if not _is_whole(file)]
-    source = fitted if isinstance(model, Model) else Path(model).absolute()
-    tasks = ((files[k], users[k * users_per_part : (k + 1) * users_per_part], ask) for k in missing)
+    missing = [k for k, file in enumerate(files) if _told(file) is None]
+    is_shared = n_workers is not None and not isinstance(model, Model)
+    source = (Path(model).absolute(), about["model"]) if is_shared else fitted  # type: ignore[arg-type]
+    tasks = ((files[k], users[k * users_per_part : (k + 1) * users_per_part], ask, about) for k in missing)
     done = len(files) - len(missing)
     if on_progress is not None:
         on_progress(done, len(files))
@@ -88,6 +90,12 @@ def recommend_all(
         done += 1
         if on_progress is not None:
             on_progress(done, len(files))
+    elsewhere = [file for file in files if not file.is_file()]
+    if elsewhere:
+        raise ClusterError(
+            f"the folder of lists must lie on a disk that all machines see: {len(elsewhere)} of {len(files)} parts of "
+            f"{place} are not here."
+        )
     return files
 
 
@@ -95,26 +103,36 @@ def _check_same(folder: Path, about: dict[str, Any]) -> None:
     """Make the folder, or find it to be that of the same lists."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if (folder / ABOUT).exists():
-            found = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
-        elif any(folder.iterdir()):
-            raise FileError(f"{folder} holds other things than lists. Give the name of a new folder.")
-        else:
-            with replacing(folder / ABOUT) as temporary:
-                temporary.write_text(json.dumps(about) + "\n", encoding="utf-8")
-            return
-    except FileError:
-        raise
+        names = [file.name for file in folder.iterdir() if not file.name.startswith(".")]
+    except ValueError as error:  # a name with a NUL byte
+        raise FileError(f"{str(folder)!r} is no name of a folder: {error}. Give the name of a new folder.") from None
     except OSError as error:
         raise FileError(f"{folder} cannot be written to: {error.strerror}. Choose another folder.") from None
-    except ValueError as error:
-        raise FileError(f"{str(folder)!r} is no folder of lists: {error}. Give the name of a new folder.") from None
-    differing = [name for name in about if not isinstance(found, dict) or found.get(name) != about[name]]
-    if differing:
-        raise ParameterError(
-            f"{folder} holds other lists: {', '.join(differing)} differ{'s' if len(differing) == 1 else ''}. "
-            "Give these a folder of their own."
-        )
+    if not all(re.fullmatch(r"part-\d+\.parquet", name) for name in names):
+        raise FileError(f"{folder} holds other things than lists. Give the name of a new folder.")
+    for name in sorted(names):
+        found = _told(folder / name)
+        if found is None:
+            continue
+        differing = [key for key in about if found.get(key) != about[key]]
+        if differing:
+            raise ParameterError(
+                f"{folder} holds other lists: {', '.join(differing)} differ{'s' if len(differing) == 1 else ''}. "
+                "Give these a folder of their own."
+            )
+
+
+def _told(file: Path) -> dict[str, Any] | None:
+    """Return what a part says of itself; None if it is not there, torn, or nothing of ours."""
+    import polars as pl
+
+    if not file.is_file():
+        return None
+    try:
+        found = json.loads(pl.read_parquet_metadata(file).get(ABOUT, "null"))
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def _fingerprint(model: Model) -> str:
@@ -131,25 +149,25 @@ def _fingerprint(model: Model) -> str:
     return digest.hexdigest()
 
 
-def _is_whole(file: Path) -> bool:
-    import polars as pl
-
-    if not file.is_file():
-        return False
-    try:
-        pl.read_parquet_schema(file)
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError):
-        return False
-    return True
+LOADED: dict[tuple[Path, str], Model] = {}  # the model that this worker has mapped into memory, by file and digest
 
 
-LOADED: dict[Path, Model] = {}  # models that this worker has mapped into memory
-
-
-def _write_part(source: Model | Path, alone: bool, file: Path, users: Array, ask: dict[str, Any]) -> None:
-    model = source if isinstance(source, Model) else LOADED.get(source) or LOADED.setdefault(source, load(source))
+def _write_part(
+    source: Model | tuple[Path, str], alone: bool, file: Path, users: Array, ask: dict[str, Any], about: dict[str, Any]
+) -> None:
+    model = source if isinstance(source, Model) else _mapped(*source)
     if alone and "n_jobs" in model.get_params():  # beside other workers on the same machine
         model.set_params(n_jobs=1)
     frame = model.recommend(users, **ask)
     with replacing(file) as temporary:
-        frame.write_parquet(temporary)
+        frame.write_parquet(temporary, metadata={ABOUT: json.dumps(about)})
+
+
+def _mapped(file: Path, digest: str) -> Model:
+    if (file, digest) not in LOADED:
+        model = load(file)
+        if _fingerprint(model) != digest:
+            raise FileError(f"{file} has become another model meanwhile. Ask again.")
+        LOADED.clear()
+        LOADED[file, digest] = model
+    return LOADED[file, digest]

@@ -72,7 +72,7 @@ def find_parts(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]])
         found += inside
     if not found:
         raise DataError("cut_ratings needs at least one file, got none.")
-    return found
+    return [file.absolute() for file in found]  # a worker may be in another folder
 
 
 def parse_memory(memory: str | int) -> int:

@@ -52,18 +52,15 @@ class _Whole:
         """Return the function that takes what became of a piece."""
 
         def take(done: Any) -> None:
-            try:
-                record = self._record(done)
-            except BaseException as error:  # not one of ours: it ends the search
-                with self._lock:
+            with self._lock:
+                try:
+                    self._records[place] = self._record(done)
+                    self._left -= 1
+                    if self._left == 0 and not self.future.done():
+                        self.future.set_result(self._join(self._records))
+                except BaseException as error:  # not one of ours: it ends the search
                     if not self.future.done():
                         self.future.set_exception(error)
-                return
-            with self._lock:
-                self._records[place] = record
-                self._left -= 1
-                if self._left == 0 and not self.future.done():
-                    self.future.set_result(self._join(self._records))
 
         return take
 

@@ -8,6 +8,7 @@ from starcast.distributed.cluster import connect
 from starcast.errors import ClusterError, ParameterError, StarcastError, choose
 
 RETRIES = 3  # of a call whose worker died
+MOST_WAITING = 4  # results a worker, of which the first is not there yet
 
 
 def workers_of(engine: Any, workers: int | None) -> int | None:
@@ -19,11 +20,14 @@ def workers_of(engine: Any, workers: int | None) -> int | None:
         if workers is not None:
             raise ParameterError(f'workers are those of engine="ray", got workers={workers!r} without an engine.')
         return None
-    if not isinstance(engine, str):
-        workers = getattr(engine, "workers", None)
-    else:
+    if isinstance(engine, str):
         choose("engine", engine, ["ray"])
-    return 2 if workers is None else workers
+        return 2 if workers is None else workers
+    if not isinstance(getattr(engine, "workers", None), int):
+        raise ParameterError(f'engine must be "ray" or a RayEngine, got {engine!r}.')
+    if workers not in (None, engine.workers):
+        raise ParameterError(f"workers must be those of the engine, {engine.workers}, or not given, got {workers!r}.")
+    return int(engine.workers)
 
 
 def run_tasks(
@@ -44,14 +48,19 @@ def run_tasks(
         return
     ray = connect(workers, purpose)
     submit = sharing(ray, work, shared)
-    under_way: deque[Any] = deque()
+    under_way: deque[Any] = deque()  # in the order of the tasks
+    running: list[Any] = []
     queue = iter(tasks)
     try:
         while True:
-            while len(under_way) < 2 * workers and (task := next(queue, None)) is not None:
-                under_way.append(submit(*task))
+            while len(running) < workers and len(under_way) < MOST_WAITING * workers and (task := next(queue, None)):
+                running.append(submit(*task))
+                under_way.append(running[-1])
             if not under_way:
                 return
+            if under_way[0] in running:
+                _, running = ray.wait(running, num_returns=1)
+                continue
             with telling(ray):
                 result = ray.get(under_way.popleft())
             yield result
