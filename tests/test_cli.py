@@ -3,13 +3,14 @@
 import json
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import polars as pl
 import pytest
 
 import starcast as sc
-from starcast import cli, console
+from starcast import cli, console, scale_commands
 
 
 @pytest.fixture
@@ -190,6 +191,21 @@ def test_an_unknown_user_is_told(model, run):
 
 def test_predict_without_a_pair_is_told(model, run):
     mistake(run("predict", model), "give a user and at least one item")
+
+
+def test_a_place_that_cannot_be_written_is_told_before_the_fit(tmp_path, run, monkeypatch):
+    monkeypatch.setattr(sc.Model, "fit", lambda *_, **__: pytest.fail("it began to fit"))
+    told = run("fit", tmp_path / "missing.csv", "--out", tmp_path / "nowhere" / "m.starcast")
+    mistake(told, "cannot be written: No such file or directory", "Choose a folder that can be written to")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_losses_on_a_cluster_are_told_when_they_happen(capsys):
+    with scale_commands.losses_told():
+        warnings.warn("lost worker 2 of 3", sc.ClusterWarning, stacklevel=1)
+        assert "note: lost worker 2 of 3" in capsys.readouterr().err
+        with pytest.warns(UserWarning, match="another"):
+            warnings.warn("another", UserWarning, stacklevel=1)
 
 
 def test_an_ending_that_cannot_be_written_is_told(model, tmp_path, run):

@@ -42,6 +42,7 @@ from starcast.datasets import DATASETS, load_dataset
 from starcast.doctor import examination_table, examine
 from starcast.errors import StarcastError, choose
 from starcast.evaluate import THRESHOLDS, evaluate
+from starcast.files import check_target
 from starcast.front import Front
 from starcast.models import MODELS, load, make_model
 from starcast.progress import progress_bar
@@ -132,6 +133,7 @@ def fit(
     given = dict(parse_parameter(text) for text in param or [])
     seed = {"random_state": 0} if "random_state" in make_model(model).get_params() else {}
     chosen = make_model(model, seed | given)
+    check_target(out_file)
     reading = {"duplicates": duplicates, "on_bad": on_bad, "encoding": encoding}
     crew = make_engine(engine, workers, checkpoint)
     table: Any = open_shards(ratings, crew, calibrated or split != "all")

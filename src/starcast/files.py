@@ -16,6 +16,27 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     Whatever goes wrong, Ctrl-C included, the temporary file is removed and the target is as it was.
     """
     target = Path(path)
+    temporary = _make_beside(target)
+    try:
+        yield temporary
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
+        temporary.chmod(0o666 & ~_umask())  # mkstemp makes private files; these are as public as any other
+        temporary.replace(target)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise FileError(f"{target} could not be written: {reason}. What was there before is untouched.") from None
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def check_target(path: str | os.PathLike[str]) -> None:
+    """Raise the error now that writing to `path` would end with, before hours of work for what is to be written."""
+    _make_beside(Path(path)).unlink()
+
+
+def _make_beside(target: Path) -> Path:
+    """Return an empty temporary file in the folder of the target."""
     try:
         if target.is_dir():
             raise IsADirectoryError
@@ -33,18 +54,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         raise FileError(
             f"{target} cannot be written: {error.strerror}. Choose a folder that can be written to."
         ) from None
-    temporary = Path(name)
-    try:
-        yield temporary
-        with temporary.open("rb+") as file:
-            os.fsync(file.fileno())
-        temporary.chmod(0o666 & ~_umask())  # mkstemp makes private files; these are as public as any other
-        temporary.replace(target)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise FileError(f"{target} could not be written: {reason}. What was there before is untouched.") from None
-    finally:
-        temporary.unlink(missing_ok=True)
+    return Path(name)
 
 
 def _umask() -> int:

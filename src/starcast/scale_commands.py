@@ -4,7 +4,7 @@ import contextlib
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -70,14 +70,19 @@ def open_shards(source: str, engine: RayEngine | None, is_whole_wanted: bool) ->
 
 @contextlib.contextmanager
 def losses_told() -> Iterator[None]:
-    """Say what became of lost workers in a line each."""
-    with warnings.catch_warnings(record=True) as told:
+    """Say what becomes of lost workers when it happens, in a line each."""
+    with warnings.catch_warnings():
         warnings.simplefilter("always", ClusterWarning)
-        try:
-            yield
-        finally:
-            for warning in told:
-                err.print(f"[bold yellow]note:[/bold yellow] {escape(str(warning.message))}", soft_wrap=True)
+        show_others = warnings.showwarning
+
+        def tell(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+            if issubclass(category, ClusterWarning):
+                err.print(f"[bold yellow]note:[/bold yellow] {escape(str(message))}", soft_wrap=True)
+            else:
+                show_others(message, category, *where, **more)
+
+        warnings.showwarning = tell
+        yield
 
 
 def shards(
