@@ -33,7 +33,7 @@ demo: $(VENV)/.demo
 	@echo "» running the demo"
 	@$(BIN)/starcast demo --out starcast-report.html
 
-# COVERAGE=1 measures as well, which costs a fifth; `make coverage` says what was missed.
+# COVERAGE=1 measures as well, which costs up to half as much again; `make coverage` says what was missed.
 test: $(VENV)/.test
 	@echo "» running the tests"
 	@$(if $(COVERAGE),rm -rf build/coverage && mkdir -p build/coverage,true)

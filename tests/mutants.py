@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[1]
 NEAR = {
     "src/starcast/metrics/averages.py": ["tests/test_objectives.py"],
     "src/starcast/metrics/calibration.py": ["tests/test_metrics.py"],
-    "src/starcast/metrics/paper.py": ["tests/test_metrics.py"],
+    "src/starcast/metrics/paper.py": ["tests/test_metrics.py", "tests/test_objectives.py"],
     "src/starcast/metrics/point.py": ["tests/test_metrics.py"],
     "src/starcast/metrics/probability.py": ["tests/test_metrics.py"],
     "src/starcast/metrics/selective.py": ["tests/test_metrics.py"],

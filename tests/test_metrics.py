@@ -218,6 +218,9 @@ def test_users_without_a_relevant_item_count_as_zero_if_asked():
     d = sc.Distribution([[0, 0, 0, 0.4, 0.6], [0, 0, 0, 0.4, 0.6]], [1, 2, 3, 4, 5])
     assert metrics.paper_measures(test, d, [0.0])["mAP"].tolist() == [1.0]
     assert metrics.paper_measures(test, d, [0.0], hitless="zero")["mAP"].tolist() == [0.5]
+    silent = sc.Distribution([[0, 0, 0, 0.4, 0.6], [0, 0, 0.2, 0.3, 0.5]], [1, 2, 3, 4, 5])  # bob has no list at 0.6
+    assert metrics.paper_measures(test, silent, [0.6], hitless="zero")["mAP"].tolist() == [1.0]
+    assert metrics.relevant_from(np.arange(1.0, 12.0)) == 8.0  # a score on the bound itself is relevant
     with pytest.raises(UnknownNameError, match=r"^unknown hitless 'zeros'\. Did you mean 'zero'"):
         metrics.paper_measures(test, d, hitless="zeros")
 
