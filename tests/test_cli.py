@@ -139,6 +139,14 @@ def test_evaluate_takes_the_other_part_of_the_split(table, tmp_path, run):
     assert [row["nll"] for row in json.loads(text)] == pytest.approx(own["nll"])
 
 
+def test_a_dataset_tells_its_facts(run):
+    ratings = sc.load_sample()
+    facts = json.loads(run("datasets", "sample", "--json")[1])
+    assert facts["digest"] == ratings.digest()
+    assert (facts["ratings"], facts["users"], facts["titles"]) == (len(ratings), len(ratings.users), True)
+    assert "100,004" in run("datasets", "sample")[1]
+
+
 def test_datasets_are_listed(run):
     rows = json.loads(run("datasets", "--json")[1])
     assert {"ml-100k", "ml-1m", "filmtrust", "sample"} <= {row["name"] for row in rows}

@@ -37,6 +37,15 @@ def test_thin_bins_are_left_out():
     assert ax.get_lines()[1].get_xdata().tolist() == [0.6]
 
 
+def test_recklessness_is_drawn_against_what_is_said_and_what_happens():
+    rows = [{"recklessness": r, "reliability": 0.4 + r / 10, "accuracy": 0.4} for r in (-1, 0, 2)]
+    ax = plots.plot_recklessness(Results(rows))
+    said, happens = ax.lines[:2]
+    assert list(said.get_xdata()) == list(happens.get_xdata()) == [-1, 0, 2]
+    assert list(said.get_ydata()) == pytest.approx([0.3, 0.4, 0.6])
+    assert list(happens.get_ydata()) == [0.4, 0.4, 0.4]
+
+
 def test_the_same_numbers_give_the_same_bytes():
     first, second = (plots.to_svg(plots.plot_error_coverage(RESULTS)) for _ in range(2))
     assert first == second
