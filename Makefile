@@ -68,9 +68,9 @@ workflows: $(VENV)/.lint
 
 # The wheel is built from the sdist, and tried out in an environment that has neither a compiler nor the sources.
 wheel: $(VENV)/.dist
-	@rm -rf dist build/dist build/clean
+	@rm -rf dist build/dist build/clean && mkdir -p build
 	@echo "» building the sdist, and the wheel from it (a C++ compiler is at work)"
-	@$(BIN)/python -m build --outdir build/dist . > build/dist.log || (tail -40 build/dist.log && exit 1)
+	@$(BIN)/python -m build --outdir build/dist . > build/dist.log 2>&1 || (tail -40 build/dist.log && exit 1)
 	@mkdir -p dist && cp build/dist/*.tar.gz dist
 	@if [ "$$(uname)" = Linux ]; then PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m auditwheel repair -w dist build/dist/*.whl; \
 	else cp build/dist/*.whl dist; fi
