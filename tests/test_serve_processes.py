@@ -138,11 +138,14 @@ def test_a_crowd_gets_the_models_answers(running):
 def test_requests_in_one_breath_are_answered_in_their_order(running):
     one = b"GET /api/recommend?user=%d&n=1 HTTP/1.1\r\nHost: localhost\r\n\r\n"
     last = b"GET /api/recommend?user=9&n=1 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-    with connected(running) as client:
-        client.sendall(b"".join(one % user for user in range(1, 9)) + last)
-        data = b""
-        while part := client.recv(65536):
-            data += part
+    for _ in range(5):  # on a machine that is busy, an answer may be given up
+        with connected(running) as client:
+            client.sendall(b"".join(one % user for user in range(1, 9)) + last)
+            data = b""
+            while part := client.recv(65536):
+                data += part
+        if b"too_slow" not in data:
+            break
     assert [json.loads(part.partition(b"}]}")[0] + b"}]}")["user"] for part in data.split(b"\r\n\r\n")[1:]] == list(
         range(1, 10)
     )
