@@ -37,7 +37,6 @@ from starcast.models.per_score import pack
 from starcast.models.resbemf import curvature_weights
 
 EXP, DIVISION = 14, 5
-SPREAD = 4  # factors of OrdinalMF along the parabola
 SPREAD, COMPANY = 4, 16  # OrdinalMF's defaults: factors along the parabola, features of its prior
 TITLES = {
     "resbemf": "ResBeMF, gradient", "plain": "ResBeMF, plain steps", "bemf": "BeMF", "pmf": "PMF",

@@ -25,7 +25,11 @@ MOST_LOSSES = 20  # of workers since a state was kept, after which the cluster i
 
 @dataclass
 class Report:
-    """What happened in a fit: bytes a worker sent and received in each round, seconds, losses, where it began."""
+    """What happened in a fit, round by round, of a worker on average.
+
+    `sent` are the bytes of its sums for others' items, `received` those of others' questions and new rows; what it gets
+    and gives as the owner of items is as much, counted by them. `seconds` leave out the keeping of states.
+    """
 
     sent: list[float] = field(default_factory=list)
     received: list[float] = field(default_factory=list)
@@ -159,7 +163,10 @@ class Run:
         lost: WorkersLostError | None = None
         while True:
             try:
-                self._crew.hire() if lost is None else self._make_good(lost)
+                if lost is None:
+                    self._crew.hire()
+                else:
+                    self._make_good(lost)
                 self._stand()
                 history = self._rounds(advance)
                 self._plan.finish(model, self._crew, history)
@@ -191,10 +198,10 @@ class Run:
             self._measure(len(history), time.perf_counter() - begun)
             self._plan.check(history)
             advance(len(history), self._plan.n_rounds)
-            is_over = self._plan.is_over(history)
-            # The last state, too, goes to disk: rows are still to be gathered, and a driver may die of that.
-            if len(history) % self._every == 0 if not is_over else self._checkpoint is not None:
+            if len(history) % self._every == 0 and not self._plan.is_over(history):
                 self._keep(history)
+        if self._checkpoint and self._kept.done < len(history):
+            self._keep(history)  # rows are still to be gathered, and a driver may die of that
         return history
 
     def _keep(self, history: list[float]) -> None:
