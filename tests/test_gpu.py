@@ -166,25 +166,31 @@ def test_the_search_side_by_side_measures_what_single_fits_do():
             assert record[setting["numIters"]] == pytest.approx(expected, abs=1e-12)
 
 
-@pytest.mark.parametrize(("n_factors", "n_spread", "n_biases", "tile"), [(6, 2, 4, 4), (5, 0, 3, 8), (0, 0, 2, 2), (8, 3, 4, 4)])  # fmt: skip
-def test_slopes_of_the_ordinal_model_are_those_of_plain_loops(n_factors, n_spread, n_biases, tile):
-    ratings, rng = few_ratings(), np.random.default_rng(4)
+@pytest.mark.parametrize(
+    ("n_factors", "n_spread", "n_biases", "n_scores"),
+    [(6, 2, 4, 5), (5, 0, 3, 5), (0, 0, 2, 3), (8, 3, 4, 5), (11, 14, 9, 10), (0, 4, 2, 4), (17, 4, 9, 18), (3, 0, 1, 2)],
+)
+def test_slopes_of_the_ordinal_model_are_those_of_plain_loops(n_factors, n_spread, n_biases, n_scores):
+    ratings, rng = few_ratings(n_scores=n_scores), np.random.default_rng(4)
     K = n_factors + n_spread
-    basis, base = np.linalg.qr(rng.normal(size=(5, n_biases)))[0], rng.normal(size=5)
+    basis, base = np.linalg.qr(rng.normal(size=(n_scores, n_biases)))[0], rng.normal(size=n_scores)
     rows = [rng.normal(0, 0.7, (n, K + n_biases)) for n in (15, 10)]
     codes = ratings.user, ratings.item
     B = on_device(basis.astype(np.float32))
-    for which, side in enumerate(device.cut_ratings(ratings, WHERE, 8)):
+    for which, side in enumerate(device.cut_ratings(ratings, WHERE, 37)):
         spelt = [ordinal.spell(on_device(part.astype(np.float32)), B, K) for part in rows]
-        found, told = ordinal.slopes(
-            side,
-            spelt[which],
-            spelt[1 - which],
-            on_device(base.astype(np.float32)),
-            B,
-            (n_factors, n_spread),
-            tile=tile,
-        )
+        room = ordinal.Scratch(side, spelt[which], n_biases)
+        for _ in range(2):  # what is left of the first time must not matter
+            ordinal.slopes(
+                side,
+                spelt[which],
+                spelt[1 - which],
+                on_device(base.astype(np.float32)),
+                B,
+                (n_factors, n_spread),
+                room,
+            )
+        found, told = room.slopes, room.told.sum(0)
         slopes, total, squares = np.zeros_like(rows[which]), 0.0, np.zeros(n_biases)
         for mine, theirs, score in zip(codes[which], codes[1 - which], ratings.score, strict=True):
             x, y = rows[which][mine], rows[1 - which][theirs]
@@ -194,7 +200,7 @@ def test_slopes_of_the_ordinal_model_are_those_of_plain_loops(n_factors, n_sprea
             z = base + basis @ eta
             p = np.exp(z - z.max()) / np.exp(z - z.max()).sum()
             total += np.log(p[score])
-            g = basis.T @ ((np.arange(5) == score) - p)
+            g = basis.T @ ((np.arange(n_scores) == score) - p)
             squares += g**2
             slopes[mine] += np.concatenate([g[0] * y[:n_factors], g[min(1, n_biases - 1)] * y[n_factors:K], g])
         assert ordinal.unspell(found, B, K).cpu().numpy() == pytest.approx(slopes, abs=2e-5)
@@ -266,7 +272,7 @@ def test_an_ascent_on_the_gpu_moves_as_one_on_the_cpu():
     for where in ("cpu", "cuda"):
         ascent = Ascent(Chain(ratings, tie_scores(ratings.counts() / len(ratings), 3, 2), 4, 0, 1), where)
         history = [ascent.climb() for _ in range(5)]  # learns its prior twice
-        ascent._kernel.go_back()
+        ascent._passes.go_back()
         history.append(ascent.climb())
         ascent.land()
         ends.append((history, ascent._chain.rows))

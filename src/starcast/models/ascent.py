@@ -1,12 +1,12 @@
 """Gradient rounds of an ordinal model: a heavy ball for every row, on a prior that is learnt on the way."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from starcast.errors import ParameterError
-from starcast.kernels import fast, wants_gpu
+from starcast.kernels import Side, fast, wants_gpu
 from starcast.models.chain import LANES, Chain
 from starcast.models.hierarchy import padded
 
@@ -43,107 +43,71 @@ class Ascent:
         self._chain, ties = chain, chain.ties
         ranks = -(-ties.ranks // 4) * 4  # what the kernel can turn
         self._place = _places(ties.ranks, ranks)
-        self._of = np.concatenate([np.repeat(np.arange(len(ranks)), ranks), np.arange(len(ranks))])
-        self._n_factors = int(ranks.sum())
-        self._stride = -(-len(self._of) // LANES) * LANES
-        if self._stride > MOST_COLUMNS:
-            raise ParameterError(
-                f'update="gradient" takes up to {MOST_COLUMNS} factors and biases, got {len(self._of)}. '
-                'Ask for fewer factors, or for update="exact".'
-            )
-        self._counts = [np.diff(side.start).astype(np.float64) for side in chain.sides]
+        self._columns = _columns_of(ranks)
         self._n = max(float(len(chain.sides[0].other)), 1.0)
         P, Q = (self._spread_out(rows[:, : ties.n_columns]) for rows in chain.rows)
-        user_features, item_features = (prior.features.astype(np.float32) for prior in chain.priors)
-        self._kernel = _kernel_of(device)(
-            *chain.sides, P, Q, user_features, item_features, ties.base, ties.basis, ranks, chain.n_threads
-        )
-        self._moments = [np.zeros((3, self._stride)) for _ in chain.rows]  # n x², n / h and 1 / h, added up over rows
-        self._measure()
+        features = (prior.features.astype(np.float32) for prior in chain.priors)
         frequency, basis = np.exp(ties.base.astype(np.float64)), ties.basis.astype(np.float64)
-        self._variance = self._most_variance = basis**2 @ frequency - (basis @ frequency) ** 2
-        self._doubt = [np.zeros(self._stride, np.float32)] * 2  # stays as it is until the prior moves
+        variance = basis**2 @ frequency - (basis @ frequency) ** 2
+        self._passes = _passes_of(device)(
+            *chain.sides, P, Q, *features, ties.base, ties.basis, ranks, chain.n_threads, self._columns, variance
+        )
         self._length, self._n_rounds = LENGTH, 0
-        self._before = -np.inf  # log-posterior a round ago, under the same prior
-        self._kernel.keep()
+        self._stand([np.zeros(self._stride, np.float32)] * 2)
 
     def climb(self) -> float:
         """Move all rows, learn the priors every other time, and return the log-posterior where this round began."""
         self._n_rounds += 1
-        objective = sum(self._move(which) for which in (0, 1))
+        objective = self._passes.round(self._length, MEMORY)
         if not objective >= self._before:
             self._go_back()
         elif self._n_rounds % LEARN_EVERY:
             self._before = objective
         else:
             self._learn()
-        return objective
+        return float(objective)
 
     def land(self) -> None:
         """Leave the rows to the chain that they came from."""
         for which in (0, 1):
-            self._chain.rows[which] = padded(self._wide_rows(which)[:, self._place], self._chain.ties.stride)
-
-    def _move(self, which: int) -> float:
-        """Move the rows of one side; return their part of the log-posterior before: the users' has the likelihood."""
-        bend = self._curvature(which)
-        weights = self._spread_out(self._chain.priors[which].weights)
-        precision = np.eye(self._stride, dtype=np.float32)
-        precision[np.ix_(self._place, self._place)] = self._chain.priors[which].precision
-        squares = np.empty(len(self._variance))
-        loglik, price = self._kernel.move(
-            which, weights, precision, bend, self._doubt[which], self._length, MEMORY, which == 0,
-            squares, self._moments[which],
-        )  # fmt: skip
-        if which == 0:
-            self._variance = np.minimum(self._most_variance, squares / self._n)
-        return float(loglik - price)
-
-    def _curvature(self, which: int) -> Rows:
-        """Return the curvature that a rating adds to each column of a row."""
-        bend = np.zeros(self._stride)
-        bend[: len(self._of)] = self._variance[self._of]
-        bend[: self._n_factors] *= self._moments[1 - which][0, : self._n_factors] / self._n
-        return (bend + self._doubt[which]).astype(np.float32)
-
-    def _doubts(self, which: int) -> Rows:
-        """Return the part of it that is due to how little is known of the others."""
-        doubt = np.zeros(self._stride)
-        of = self._of[: self._n_factors]
-        doubt[: len(of)] = self._variance[of] * self._moments[1 - which][1, : len(of)] / self._n
-        return doubt.astype(np.float32)
+            self._chain.rows[which] = padded(self._passes.rows(which)[:, self._place], self._chain.ties.stride)
 
     def _learn(self) -> None:
         learnt = []
         for which, prior in enumerate(self._chain.priors):
             n_features = prior.features.shape[1]
-            sums = np.empty((n_features + self._stride, self._stride))
-            self._kernel.sums(which, sums)
+            sums = self._passes.sums(which)
             learnt.append((sums[:n_features, self._place], sums[n_features:][np.ix_(self._place, self._place)]))
         if not all(np.isfinite(sums).all() for pair in learnt for sums in pair):
             self._go_back()
             return
-        for prior, pair, moments in zip(self._chain.priors, learnt, self._moments, strict=True):
+        for prior, pair, moments in zip(self._chain.priors, learnt, self._passes.moments, strict=True):
             prior.learn_from(*pair, np.diag(moments[2, self._place]))
-        self._doubt = [self._doubts(which) for which in (0, 1)]
-        self._kernel.keep()
-        self._before = -np.inf
+        self._stand([self._doubt(which) for which in (0, 1)])
+
+    def _stand(self, doubts: list[Rows]) -> None:
+        """Keep the rows where they are, and climb on under the prior as it is now."""
+        for which, (prior, doubt) in enumerate(zip(self._chain.priors, doubts, strict=True)):
+            precision = np.eye(self._stride, dtype=np.float32)
+            precision[np.ix_(self._place, self._place)] = prior.precision
+            self._passes.set_prior(which, self._spread_out(prior.weights), precision, doubt)
+        self._passes.keep()
+        self._before = -np.inf  # log-posterior a round ago, under the same prior
+
+    def _doubt(self, which: int) -> Rows:
+        """Return what a rating adds to the curvature of each column because little is known of the others."""
+        columns, moments = self._columns, self._passes.moments[1 - which]
+        doubt = self._passes.variance[columns.function] * columns.factor * moments[1] / self._n
+        return doubt.astype(np.float32)
 
     def _go_back(self) -> None:
         """Return to where the prior was learnt last, at rest, and go on with shorter steps."""
-        self._kernel.go_back()
+        self._passes.go_back()
         self._length, self._before = self._length * SHORTER, -np.inf
-        self._measure()
 
-    def _measure(self) -> None:
-        """Take the mean squares of rows that no step has left."""
-        for which, counts in enumerate(self._counts):
-            self._moments[which][0] = counts @ self._wide_rows(which).astype(np.float64) ** 2
-
-    def _wide_rows(self, which: int) -> Rows:
-        out = np.empty((len(self._counts[which]), self._stride), np.float32)
-        self._kernel.rows(which, out)
-        return out
+    @property
+    def _stride(self) -> int:
+        return len(self._columns.function)
 
     def _spread_out(self, rows: npt.NDArray[np.floating]) -> Rows:
         wide = np.zeros((len(rows), self._stride), np.float32)
@@ -151,13 +115,111 @@ class Ascent:
         return wide
 
 
-def _kernel_of(device: str) -> Any:
+class Columns(NamedTuple):
+    """What the numbers of a row are: each belongs to a basis function, as a factor or as a bias, or to none."""
+
+    function: npt.NDArray[np.int32]
+    factor: Rows  # 1 or 0
+    bias: Rows
+
+
+class Passes:
+    """Rows on the CPU; ``kernels/gpu/ascent.py`` has them on the GPU.
+
+    `moments` are sums over the rows of each side of :math:`n x^2`, :math:`n / h` and :math:`1 / h`; `variance` is that
+    of each basis function.
+    """
+
+    def __init__(
+        self, users: Side, items: Side, P: Rows, Q: Rows, user_features: Rows, item_features: Rows, base: Rows,
+        basis: Rows, ranks: npt.NDArray[np.int32], n_threads: int, columns: Columns, most_variance: Floats,
+    ) -> None:  # fmt: skip
+        self._kernel = fast.OrdinalAscent(
+            users, items, P, Q, user_features, item_features, base, basis, ranks, n_threads
+        )
+        self._columns = columns
+        self._counts = [np.diff(side.start).astype(np.float64) for side in (users, items)]
+        self._n = max(float(len(users.other)), 1.0)
+        self._priors: list[tuple[Rows, Rows, Rows]] = [(P[:0],) * 3] * 2
+        self._n_features = [features.shape[1] for features in (user_features, item_features)]
+        self.variance = self._most_variance = most_variance
+        self.moments = [np.zeros((3, P.shape[1])) for _ in range(2)]
+        self._measure()
+
+    def set_prior(self, which: int, weights: Rows, precision: Rows, doubt: Rows) -> None:
+        """Take the prior of a side's rows and what the doubt about the others adds to their curvature."""
+        self._priors[which] = weights, precision, doubt
+
+    def round(self, length: float, memory: float) -> float:
+        """Take a step with all users, then with all items; return the log-posterior before it."""
+        objective = 0.0
+        for which, (weights, precision, doubt) in enumerate(self._priors):
+            squares = np.empty(len(self.variance))
+            bend = (self._bend(self.moments[1 - which][0] / self._n) + doubt).astype(np.float32)
+            loglik, price = self._kernel.move(
+                which, weights, precision, bend, doubt, length, memory, which == 0, squares, self.moments[which]
+            )
+            objective += loglik - price
+            if which == 0:  # whose pass has the likelihood
+                self.variance = np.minimum(self._most_variance, squares / self._n)
+        return objective
+
+    def sums(self, which: int) -> Floats:
+        """Return the products of features and numbers of a side's rows with their numbers, added up over rows."""
+        stride = len(self._columns.function)
+        out = np.empty((self._n_features[which] + stride, stride))
+        self._kernel.sums(which, out)
+        return out
+
+    def keep(self) -> None:
+        """Keep the rows where they are, to come back to."""
+        self._kernel.keep()
+
+    def go_back(self) -> None:
+        """Put the rows back to where they were kept, at rest."""
+        self._kernel.go_back()
+        self._measure()
+
+    def rows(self, which: int) -> Rows:
+        """Return the rows of a side."""
+        out = np.empty((len(self._counts[which]), len(self._columns.function)), np.float32)
+        self._kernel.rows(which, out)
+        return out
+
+    def _bend(self, mean_square: Floats) -> Floats:
+        """Return the curvature that a rating adds to each column of a row."""
+        columns = self._columns
+        return np.asarray(self.variance[columns.function] * (columns.factor * mean_square + columns.bias))
+
+    def _measure(self) -> None:
+        """Take the mean squares of rows that no step has left."""
+        for which, counts in enumerate(self._counts):
+            self.moments[which][0] = counts @ self.rows(which).astype(np.float64) ** 2
+
+
+def _passes_of(device: str) -> type[Any]:
     """Return what moves the rows on the CPU or on the GPU."""
     if not wants_gpu(device):
-        return fast.OrdinalAscent
-    from starcast.kernels.gpu.ascent import OrdinalAscent  # an extra
+        return Passes
+    from starcast.kernels.gpu import ascent  # an extra
 
-    return OrdinalAscent
+    return ascent.Passes
+
+
+def _columns_of(ranks: npt.NDArray[np.int32]) -> Columns:
+    """Return what the columns are: the factors of each basis function, a bias for each, and zeros up to the stride."""
+    n_factors, n = int(ranks.sum()), int(ranks.sum()) + len(ranks)
+    stride = -(-n // LANES) * LANES
+    if stride > MOST_COLUMNS:
+        raise ParameterError(
+            f'update="gradient" takes up to {MOST_COLUMNS} factors and biases, got {n}. '
+            'Ask for fewer factors, or for update="exact".'
+        )
+    function = np.zeros(stride, np.int32)
+    function[:n] = np.concatenate([np.repeat(np.arange(len(ranks)), ranks), np.arange(len(ranks))])
+    at = np.arange(stride)
+    factor, bias = at < n_factors, (at >= n_factors) & (at < n)
+    return Columns(function, factor.astype(np.float32), bias.astype(np.float32))
 
 
 def _places(ranks: npt.NDArray[np.int32], padded_ranks: npt.NDArray[np.int32]) -> npt.NDArray[np.intp]:

@@ -13,8 +13,8 @@ ROWS = 32  # that a program moves
 
 @triton.jit
 def _glide(
-    rows, velocity, spelt, slopes, features, counts, weights, precision, bend, doubt, basis, parts,
-    n_rows, length, memory,
+    rows, velocity, spelt, slopes, features, counts, weights, precision, doubt, function, factor, bias,
+    moments, squares, basis, parts, n_rows, n_ratings, length, memory,
     K: tl.constexpr, S: tl.constexpr, N_FEATURES: tl.constexpr, STRIDE: tl.constexpr, SPELT: tl.constexpr,
     COLUMNS: tl.constexpr, SCORES: tl.constexpr, FEATURES: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
@@ -44,10 +44,17 @@ def _glide(
         precision + column[:, None] * STRIDE + column[None, :], mask=(column < STRIDE)[:, None] & real, other=0.0
     )
     pull = tl.dot(away, stiff, input_precision="ieee")
-    doubtful = tl.load(doubt + column, mask=column < STRIDE, other=0.0)[None, :] * count * x
+    in_doubt = tl.load(doubt + column, mask=column < STRIDE, other=0.0)
+    doubtful = in_doubt[None, :] * count * x
     price = 0.5 * (away * pull + doubtful * x)
     diagonal = tl.load(precision + column * (STRIDE + 1), mask=column < STRIDE, other=1.0)[None, :]
-    sure = 1.0 / (tl.load(bend + column, mask=column < STRIDE, other=0.0)[None, :] * count + diagonal)
+    mean_square = tl.load(moments + column, mask=column < STRIDE, other=0.0) / n_ratings
+    of = tl.load(function + column, mask=column < STRIDE, other=0)
+    variance = tl.load(squares + of) / n_ratings
+    is_factor = tl.load(factor + column, mask=column < STRIDE, other=0.0)
+    is_bias = tl.load(bias + column, mask=column < STRIDE, other=0.0)
+    bend = (variance * (is_factor * mean_square + is_bias)).to(tl.float32) + in_doubt
+    sure = 1.0 / (bend[None, :] * count + diagonal)
     v = memory * v + (slope - pull - doubtful) * sure / length
     x += v
     tl.store(velocity + at, v, mask=live & real)
@@ -65,19 +72,23 @@ def _glide(
 
 def glide(
     rows: Tensor, velocity: Tensor, spelt: Tensor, slopes: Tensor, features: Tensor, counts: Tensor, prior: Any,
-    basis: Tensor, n_factors: int, length: float, memory: float,
-) -> Tensor:  # fmt: skip
-    """Move all rows of a side; return sums over them of n x², n / h, 1 / h and the price, each (stride,).
+    columns: Any, known: tuple[Tensor, Tensor], basis: Tensor, n_factors: int, n_ratings: float, length: float,
+    memory: float, sums: Tensor,
+) -> None:  # fmt: skip
+    """Move all rows of a side; leave sums over them of n x², n / h, 1 / h and the price, each (stride,), in `sums`.
 
-    `prior` is weights, precision, bend and doubt as for ``fast.OrdinalAscent.move``; `basis`, (stride, scores), turns
-    the biases of a row into those of scores; `spelt` gets the rows as the slopes' kernel reads them.
+    `prior` is weights, precision and doubt, and `columns` says what the numbers of a row are, as for
+    ``models.ascent.Passes``; `known` are such sums of the other side and the squared residuals of the basis functions,
+    of which the curvature is made; `basis`, (stride, scores), turns the biases of a row into those of scores; `spelt`
+    gets the rows as the slopes' kernel reads them.
     """
     n_rows, stride = rows.shape
     parts: Any = torch.empty((-(-n_rows // ROWS), 4, stride), device=rows.device)
     _glide[len(parts),](
-        rows, velocity, spelt, slopes, features, counts, *prior, basis, parts, n_rows, length, memory,
+        rows, velocity, spelt, slopes, features, counts, *prior, *columns, *known, basis, parts, n_rows, n_ratings,
+        length, memory,
         K=n_factors, S=basis.shape[1], N_FEATURES=features.shape[1], STRIDE=stride, SPELT=spelt.shape[1],
         COLUMNS=max(16, triton.next_power_of_2(stride)), SCORES=max(16, triton.next_power_of_2(basis.shape[1])),
         FEATURES=max(16, triton.next_power_of_2(features.shape[1])), ROWS=ROWS, num_warps=4,
     )  # fmt: skip
-    return parts.sum(0, dtype=torch.float64)
+    torch.sum(parts, 0, dtype=torch.float64, out=sums)
