@@ -114,9 +114,7 @@ def facts() -> dict[str, Any]:
     """Return what figures hang on."""
     known = {
         "command": f"python benchmarks/{Path(sys.argv[0]).name}",
-        "commit": subprocess.run(
-            ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=HERE
-        ).stdout.strip(),
+        "commit": commit(),
         "python": platform.python_version(),
         "numpy": version("numpy"),
         "cores": N_THREADS,
@@ -124,6 +122,16 @@ def facts() -> dict[str, Any]:
         "seconds": round(time.perf_counter() - BEGAN),
     }
     return known | {"quick": True} if QUICK else known
+
+
+def commit() -> str:
+    """Return the commit that is measured, with a plus if the code was changed since."""
+    name = _git("rev-parse", "--short", "HEAD")
+    return f"{name}+" if _git("status", "--porcelain", "--", "../src", "../native") else name
+
+
+def _git(*words: str) -> str:
+    return subprocess.run(["git", *words], capture_output=True, text=True, cwd=HERE).stdout.strip()
 
 
 def processor() -> str:

@@ -312,7 +312,12 @@ def gpu(results: Results) -> str:
         "recommend_users_per_second": ("`recommend`, MovieLens 1M, 20 factors, ten items", "{:,.0f} users a second"),
     }
     more = [[title, shape.format(found[name])] for name, (title, shape) in names.items() if found.get(name) is not None]
-    about = f"{found.get('gpu', found.get('device', 'GPU'))}; commit `{found.get('commit', '?')}`.\n\n"
+    commits = found.get("commits", {"all": found.get("commit", "?")})
+    which = ", ".join(
+        f"`{commit}` ({', '.join(part for part in commits if commits[part] == commit)})"
+        for commit in dict.fromkeys(commits.values())
+    )
+    about = f"{found.get('gpu', found.get('device', 'GPU'))}; commits {which}.\n\n"
     return about + told + ("\n\n" + table(["job", "measured"], more) if more else "")
 
 

@@ -170,7 +170,9 @@ def test_the_curvature_is_that_of_plain_loops():
     for which in (0, 1):
         square, spread = ascent._passes.moments[1 - which][:2, place] / n
         bend, doubt = reference.ordinal_bend(ascent._passes.variance, square, spread, chain.ties.ranks)
-        assert ascent._passes._bend(ascent._passes.moments[1 - which][0] / n)[place] + doubt == pytest.approx(bend, rel=1e-5)
+        assert ascent._passes._bend(ascent._passes.moments[1 - which][0] / n)[place] + doubt == pytest.approx(
+            bend, rel=1e-5
+        )
         assert ascent._doubt(which)[place] == pytest.approx(doubt, rel=1e-5)
 
 

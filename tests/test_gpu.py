@@ -168,7 +168,16 @@ def test_the_search_side_by_side_measures_what_single_fits_do():
 
 @pytest.mark.parametrize(
     ("n_factors", "n_spread", "n_biases", "n_scores"),
-    [(6, 2, 4, 5), (5, 0, 3, 5), (0, 0, 2, 3), (8, 3, 4, 5), (11, 14, 9, 10), (0, 4, 2, 4), (17, 4, 9, 18), (3, 0, 1, 2)],
+    [
+        (6, 2, 4, 5),
+        (5, 0, 3, 5),
+        (0, 0, 2, 3),
+        (8, 3, 4, 5),
+        (11, 14, 9, 10),
+        (0, 4, 2, 4),
+        (17, 4, 9, 18),
+        (3, 0, 1, 2),
+    ],
 )
 def test_slopes_of_the_ordinal_model_are_those_of_plain_loops(n_factors, n_spread, n_biases, n_scores):
     ratings, rng = few_ratings(n_scores=n_scores), np.random.default_rng(4)

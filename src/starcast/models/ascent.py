@@ -53,6 +53,7 @@ class Ascent:
             *chain.sides, P, Q, *features, ties.base, ties.basis, ranks, chain.n_threads, self._columns, variance
         )
         self._length, self._n_rounds = LENGTH, 0
+        self._before = -np.inf  # log-posterior a round ago, under the same prior
         self._stand([np.zeros(self._stride, np.float32)] * 2)
 
     def climb(self) -> float:
@@ -92,13 +93,13 @@ class Ascent:
             precision[np.ix_(self._place, self._place)] = prior.precision
             self._passes.set_prior(which, self._spread_out(prior.weights), precision, doubt)
         self._passes.keep()
-        self._before = -np.inf  # log-posterior a round ago, under the same prior
+        self._before = -np.inf
 
     def _doubt(self, which: int) -> Rows:
         """Return what a rating adds to the curvature of each column because little is known of the others."""
         columns, moments = self._columns, self._passes.moments[1 - which]
         doubt = self._passes.variance[columns.function] * columns.factor * moments[1] / self._n
-        return doubt.astype(np.float32)
+        return np.asarray(doubt, np.float32)
 
     def _go_back(self) -> None:
         """Return to where the prior was learnt last, at rest, and go on with shorter steps."""

@@ -4,6 +4,9 @@ The kernels see a row with its biases spelt out per score, [factors along the li
 spares them the product with the basis for every rating; :func:`spell` and :func:`unspell` go there and back.
 """
 
+# mypy: disable-error-code="assignment,misc"
+# ruff: noqa: RUF005
+# In a kernel a tuple grows piece by piece, by a sum, for Triton knows no other way.
 from typing import Any
 
 import torch
