@@ -180,10 +180,12 @@ def main() -> None:
     wanted = sys.argv[1:] or list(PARTS)
     file = measure.RESULTS / "gpu.json"
     before = json.loads(file.read_text()) if file.exists() and set(wanted) != set(PARTS) else {}
-    commit = measure.facts()["commit"]
-    figures: dict[str, Any] = before | {
+    commits = before.get("commits", dict.fromkeys(PARTS, before.get("commit")))
+    facts = measure.facts()
+    kept = {name: value for name, value in before.items() if name not in facts}
+    figures: dict[str, Any] = kept | {
         "device": torch.cuda.get_device_name(), "torch": torch.__version__, "triton": triton.__version__,
-        "commits": before.get("commits", dict.fromkeys(PARTS, before.get("commit"))) | dict.fromkeys(wanted, commit),
+        "commits": commits | dict.fromkeys(wanted, facts["commit"]),
     }  # fmt: skip
     ratings = movielens_10m_shape() if {"rounds", "fit"} & set(wanted) else None
     for part in wanted:
