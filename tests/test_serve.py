@@ -145,6 +145,15 @@ def test_names_may_be_written_as_text_or_number(service):
     assert one["item"] == "73"
 
 
+def test_the_longest_names_may_be_written_as_text(service):
+    least, most = -(1 << 63), (1 << 63) - 1
+    table = sc.Ratings.from_arrays([least, most, least], [1, 1, most], [1, 2, 2])
+    asked = [{"user": str(least), "item": str(most)}, {"user": str(most + 1), "item": "1"}]
+    one, two = Service(sc.NaiveBayes().fit(table)).post("/api/predict", {"pairs": asked}).json()["forecasts"]
+    assert (one["user"], one["item"], one["known"]) == (least, most, True)
+    assert (two["user"], two["known"]) == (str(most + 1), False)
+
+
 def test_a_whole_number_may_be_written_with_a_point(service):
     asked = b'{"pairs": [{"user": 1.0, "item": 20e-1}], "threshold": 0.0}'
     (row,) = service.post("/api/predict", content=asked, headers=JSON).json()["forecasts"]

@@ -18,11 +18,13 @@ from service import Process, tiny
 from typer.testing import CliRunner
 
 import starcast as sc
+import starcast.serve.supervisor as supervisor_module
 from starcast.cli import app
 from starcast.errors import FileError, FileFormatError, ParameterError
 from starcast.serve.edition import Source, open_edition, prepare
 from starcast.serve.limits import Limits
-from starcast.serve.supervisor import listen
+from starcast.serve.supervisor import Post, Supervisor, listen
+from starcast.serve.tally import Tally, make_tally
 
 PAIRS = [{"user": u, "item": i} for u in (1, 2, 3, 4, 5) for i in (1, 2)]
 SLOW = 2  # seconds that a request may take to arrive
@@ -304,6 +306,87 @@ def test_a_signal_serves_the_file_anew(running):
     before = loads()
     running.process.send_signal(signal.SIGHUP)
     until(lambda: loads() >= before + 2)
+
+
+class Line:
+    """The supervisor's end of a line to a worker that there is not."""
+
+    def __init__(self):
+        self.said, self.word = [], None
+
+    def recv(self):
+        return self.word
+
+    def send(self, words):
+        self.said.append(words)
+
+    def close(self):
+        pass
+
+
+@pytest.fixture
+def supervised(tmp_path):
+    """A supervisor whose two workers serve one edition and have been told to load the next."""
+    supervisor = Supervisor(Source(), None, None, 2)
+    supervisor._folder, supervisor._is_ready = tmp_path, True
+    tally = make_tally(tmp_path / "tally", 2)
+    supervisor.posts = [Post(slot, Tally(tally, slot), line=Line()) for slot in range(2)]
+    old, new = tmp_path / "edition-1", tmp_path / "edition-2"
+    for folder in (old, new):
+        folder.mkdir()
+    for post in supervisor.posts:
+        post.edition = old
+    supervisor.edition, supervisor._before = new, old
+    return supervisor
+
+
+def hear(supervisor, slot, *words):
+    supervisor.posts[slot].line.word = words
+    supervisor._hear(supervisor.posts[slot])
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_worker_that_cannot_load_what_another_serves_is_replaced(supervised, first):
+    new = supervised.edition
+    words = [("failed", new, "OSError"), ("loaded", new)]
+    for place in (first, 1 - first):
+        hear(supervised, place, *words[place])
+    assert supervised.posts[0].line.said == [("stop",)]
+    assert supervised.posts[1].line.said == []
+    assert supervised.edition == new
+    hear(supervised, 0, "loaded", new)  # the one that took its place
+    assert [folder.name for folder in supervised._folder.glob("edition-*")] == ["edition-2"]
+
+
+def test_a_model_that_no_worker_can_load_is_withdrawn(supervised, caplog):
+    old, new = supervised._before, supervised.edition
+    for slot in range(2):
+        assert supervised.edition == new
+        hear(supervised, slot, "failed", new, "MemoryError")
+    assert supervised.edition == old
+    assert [post.line.said for post in supervised.posts] == [[], []]  # they serve it still
+    assert "the new model is not served, the old one stays: no worker could load it." in caplog.text
+    assert "starcast_model_refusals_total 1" in supervised.posts[0].tally.text()
+    assert [folder.name for folder in supervised._folder.glob("edition-*")] == ["edition-1"]
+
+
+def test_an_edition_that_takes_too_long_is_given_up(supervised, monkeypatch, caplog):
+    monkeypatch.setattr(supervisor_module, "PATIENCE", 0.1)
+    monkeypatch.setattr(supervisor_module, "_make_edition", sleep_long)
+    supervised._wanted, supervised.posts = True, supervised.posts[:1]
+    supervised.posts[0].line = None
+    waker, wakee = socket.socketpair()
+    with waker, wakee:
+        supervised._turn(waker)
+        maker = supervised._maker[0]
+        until(lambda: supervised._turn(waker) or supervised._maker is None, 60)
+    assert not maker.is_alive()
+    assert "preparing the model took longer than" in caplog.text
+    assert "starcast_model_refusals_total 1" in supervised.posts[0].tally.text()
+
+
+def sleep_long(source, folder, line):
+    time.sleep(600)
 
 
 def test_a_worker_that_is_killed_takes_only_its_own_requests_with_it(running):

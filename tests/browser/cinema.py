@@ -111,7 +111,7 @@ def own_ratings(page):
 def percent(share):
     """A share as the page says it: the ends are kept for what is exactly there."""
     whole = int(100 * share + 0.5)
-    return "< 1 %" if whole == 0 and share > 0 else "> 99 %" if whole == 100 and share < 1 else f"{whole} %"
+    return "< 1%" if whole == 0 and share > 0 else "> 99%" if whole == 100 and share < 1 else f"{whole}%"
 
 
 def plain(text):
