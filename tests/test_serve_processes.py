@@ -474,7 +474,6 @@ def complaint(*options):
 
 
 def test_what_cannot_be_served_is_told_at_once(tmp_path):
-    (tmp_path / "bad").write_bytes(b"not a model")
     (tmp_path / "short").write_text("abc\n")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -490,6 +489,8 @@ def test_what_cannot_be_served_is_told_at_once(tmp_path):
 
 def test_a_model_that_is_none_ends_the_command(tmp_path):
     assert "there is no model file" in complaint(tmp_path / "none", "--port", 0, "--workers", 1)
+    (tmp_path / "bad").write_bytes(b"not a model")
+    assert f"{tmp_path / 'bad'} is not a Starcast model" in complaint(tmp_path / "bad", "--port", 0, "--workers", 1)
 
 
 def test_a_token_may_come_from_the_environment(monkeypatch):

@@ -30,9 +30,15 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
-def check_target(path: str | os.PathLike[str]) -> None:
-    """Raise the error now that writing to `path` would end with, before hours of work for what is to be written."""
-    _make_beside(Path(path)).unlink()
+def check_target(path: str | os.PathLike[str], source: str | os.PathLike[str] | None = None) -> None:
+    """Raise the error now that writing to `path` would end with, before hours of work for what is to be written.
+
+    `source` is what the work begins with, and must not be overwritten by what it ends with.
+    """
+    target = Path(path)
+    _make_beside(target).unlink()
+    if source is not None and target.exists() and Path(source).exists() and target.samefile(source):
+        raise FileError(f"{target} is what is read. Give another name to write to.")
 
 
 def _make_beside(target: Path) -> Path:

@@ -184,7 +184,10 @@ def _one_promise(**promises: float | None) -> tuple[str, float]:
     given = {name: value for name, value in promises.items() if value is not None}
     if len(given) != 1:
         found = ", ".join(given) or "none"
-        raise ParameterError(f"choose_threshold keeps exactly one promise of accuracy, mae or coverage, got {found}.")
+        raise ParameterError(
+            f"choose_threshold keeps exactly one promise of accuracy, mae or coverage, got {found}. "
+            "Give accuracy=, mae= or coverage=."
+        )
     return next(iter(given.items()))
 
 
