@@ -1,6 +1,8 @@
 """Fits on a Ray cluster: the same model as on one machine, whoever is lost on the way."""
 
 import os
+import pickle
+import shutil
 import signal
 import subprocess
 import sys
@@ -96,13 +98,30 @@ def test_many_workers_agree_with_one_machine(cluster, table, name, workers):
     assert engine.report_.received[-1] == pytest.approx(cost.received, rel=0.1)
 
 
-def test_a_fit_from_files_is_that_from_memory(cluster, table, tmp_path):
+def test_a_fit_from_files_is_that_from_memory_and_outlives_them(cluster, table, tmp_path):
     Shards.from_ratings(table).save(tmp_path / "cut")
-    engine = sc.RayEngine(workers=2)
-    model = MODELS["resbemf"]
-    assert_same_bits(
-        model.clone().fit(table, engine=engine), model.clone().fit(Shards.open(tmp_path / "cut"), engine=engine)
-    )
+    engine, model = sc.RayEngine(workers=2), MODELS["resbemf"]
+    of_table = model.clone().fit(table, engine=engine)
+    of_files = model.clone().fit(Shards.open(tmp_path / "cut"), engine=engine)
+    assert isinstance(of_files.seen_items_.base, np.memmap)  # the ratings stay in the folder
+    shutil.rmtree(tmp_path / "cut")
+    assert_same_bits(of_table, of_files)
+    assert of_files.recommend(n=3).equals(of_table.recommend(n=3))
+    of_files.save(tmp_path / "m")
+    for copy in (sc.load(tmp_path / "m"), pickle.loads(pickle.dumps(of_files))):
+        assert_same_bits(of_table, copy)
+        assert copy.recommend(n=3).equals(of_table.recommend(n=3))
+
+
+def test_a_damaged_folder_is_found_by_the_workers(cluster, table, tmp_path):
+    Shards.from_ratings(table).save(tmp_path / "cut")
+    codes = np.load(tmp_path / "cut" / "item.npy")
+    codes[-1] = 60
+    np.save(tmp_path / "cut" / "item.npy", codes)
+    model = MODELS["resbemf"].clone()
+    with pytest.raises(sc.FileFormatError, match="the codes of items must be from 0 to 59"):
+        model.fit(Shards.open(tmp_path / "cut"), engine=sc.RayEngine(workers=2))
+    assert not model.is_fitted
 
 
 def kill_in_round(monkeypatch, round_, deed):
