@@ -1,16 +1,18 @@
 """Work that survives being killed."""
 
+import contextlib
 import math
 import os
 import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import Future
 
 import psutil
 import pytest
 
-from starcast.errors import DataError, FileError, FileFormatError
+from starcast.errors import ClusterError, DataError, FileError, FileFormatError, MissingExtraError
 from starcast.journal import Journal, _alone, run_missing
 
 SHARED = []
@@ -100,6 +102,32 @@ def test_an_error_of_ours_ends_its_task_alone(journal):
     found = run_missing(journal, {str(n): n for n in (2, 3, 4)}, square)
     assert found["3"] == {"status": "failed", "error": "three is right out"}
     assert found["4"] == {"square": 16}
+
+
+@pytest.mark.parametrize(
+    "trouble", [FileError("no disk"), ClusterError("no cluster"), MissingExtraError("it", "a library", "extra")]
+)
+def test_trouble_of_the_machine_is_not_recorded(journal, trouble):
+    """It ends the work, but not before what others have done by then is written down."""
+
+    @contextlib.contextmanager
+    def pool():
+        futures = {1: Future(), 2: Future(), 3: Future()}
+        futures[1].set_exception(trouble)
+        futures[2].set_result({"square": 4})
+        futures[3].set_result({"square": 9})
+        yield lambda work, task: futures[task]
+
+    with pytest.raises(type(trouble)):
+        run_missing(journal, {str(n): n for n in (1, 2, 3)}, square, n_jobs=2, pool=pool())
+    assert dict(journal.records()) == {"2": {"square": 4}, "3": {"square": 9}}
+
+    def meet_trouble(number):
+        raise trouble
+
+    with pytest.raises(type(trouble)):
+        run_missing(journal, {"1": 1, "2": 2}, meet_trouble)
+    assert run_missing(journal, {"1": 1}, square) == {"1": {"square": 1}}
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])

@@ -9,9 +9,10 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from pathlib import Path
 from typing import Any
 
-from starcast.errors import FileError, FileFormatError, StarcastError
+from starcast.errors import ClusterError, FileError, FileFormatError, MissingExtraError, StarcastError
 
 LOCK_BYTE = 2**40  # where Windows locks
+TROUBLE = (ClusterError, FileError, MissingExtraError)  # of a machine, not of a task: tried again, it may be over
 OnProgress = Callable[[int, int], None]  # tasks done, tasks in all
 
 
@@ -117,7 +118,8 @@ def run_missing(
 
     `work` is a function of a module, since it may run in another process; `prepare` runs once in each of them, to load
     what all tasks share. `pool`, if given, is what to submit to instead: one of `n_jobs` workers. An error of ours ends
-    that task alone: its record is ``{"status": "failed", "error": …}``.
+    that task alone: its record is ``{"status": "failed", "error": …}``. Trouble of the machine (a file, a library, a
+    cluster) is none of the task's: it ends the work and is not recorded, so that the next run tries again.
     """
     done = {key: record for key, record in journal.records() if key in tasks}
     missing = {key: task for key, task in tasks.items() if key not in done}
@@ -135,7 +137,8 @@ def run_missing(
                 running[submit(work, item[1])] = item[0]
             if not running:
                 break
-            for future in wait(running, return_when=FIRST_COMPLETED).done:
+            ended = wait(running, return_when=FIRST_COMPLETED).done
+            for future in sorted(ended, key=lambda future: future.exception() is not None):  # what is done is kept
                 key = running.pop(future)
                 done[key] = future.result()
                 journal.add(key, done[key])
@@ -189,5 +192,7 @@ def _end_with_parent() -> None:
 def _guarded(work: Callable[[Any], Mapping[str, Any]], task: Any) -> dict[str, Any]:
     try:
         return dict(work(task))
+    except TROUBLE:
+        raise
     except StarcastError as error:
         return {"status": "failed", "error": str(error)}

@@ -59,8 +59,9 @@ def round_cost(
               t = \frac{N}{W T r} + (2 q + 2)\, \ell + \frac{\text{sent} + \text{received}}{B}
 
     The memory of a worker is most while it sorts its ratings, 40 bytes for each; that of the driver holds the rows of
-    the users four times: those of the model, in its own layout and in that of the kernels, the state that was kept, and
-    what arrives. It is that of a fit from a folder, where the ratings stay; those of a table in memory come on top.
+    the users about five times: those of the model, in its own layout and, wider, in that of the kernels, the state that
+    was kept, and what arrives. It is that of a fit from a folder, where the ratings stay; those of a table in memory
+    come on top.
 
     Parameters
     ----------
@@ -90,7 +91,7 @@ def round_cost(
     kept = (users / workers + items / workers) * row.numbers / every
     worker = BASE + SORTING * ratings / workers + users / workers * (2 * row.numbers + 8)
     worker += items * (2 * row.numbers + 8 + 2 * row.up / workers)
-    driver = BASE + users * (4 * row.numbers + 16) + items * 4 * row.numbers
+    driver = BASE + users * (5 * row.numbers + 16) + items * 5 * row.numbers
     seconds = ratings / (workers * threads * rate)
     if workers > 1:
         seconds += (2 * row.n_questions + 2) * latency + (sent + received) / bandwidth
