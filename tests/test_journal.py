@@ -13,7 +13,8 @@ import psutil
 import pytest
 
 from starcast.errors import ClusterError, DataError, FileError, FileFormatError, MissingExtraError
-from starcast.journal import Journal, _alone, run_missing
+from starcast.files import alone
+from starcast.journal import Journal, run_missing
 
 SHARED = []
 
@@ -174,7 +175,7 @@ def test_two_processes_write_whole_lines(journal):
 
 def test_a_line_that_another_process_is_writing_is_not_taken_for_torn(journal):
     journal.add("first", {})
-    with journal.path.open("ab+") as file, _alone(file):
+    with journal.path.open("ab+") as file, alone(file):
         file.write(b'{"key": "slow", ')  # half a line, as another process sees it
         file.flush()
         writer = subprocess.Popen(

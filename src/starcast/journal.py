@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from starcast.errors import ClusterError, FileError, FileFormatError, MissingExtraError, StarcastError
+from starcast.files import alone
 
-LOCK_BYTE = 2**40  # where Windows locks
 TROUBLE = (ClusterError, FileError, MissingExtraError)  # of a machine, not of a task: tried again, it may be over
 OnProgress = Callable[[int, int], None]  # tasks done, tasks in all
 
@@ -52,7 +52,7 @@ class Journal:
         line = json.dumps({"key": key, "record": dict(record)}) + "\n"
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("ab+") as file, _alone(file):
+            with self.path.open("ab+") as file, alone(file):  # a line that is being written looks torn to others
                 self._cut_torn_line(file)
                 file.write(line.encode())
                 file.flush()
@@ -81,26 +81,6 @@ class Journal:
             return
         file.seek(0)
         file.truncate(file.read().rfind(b"\n") + 1)
-
-
-@contextlib.contextmanager
-def _alone(file: Any) -> Iterator[None]:
-    """Keep other processes that add to the file waiting: a line that one is still writing looks torn to another."""
-    try:
-        import fcntl
-    except ImportError:  # Windows, where the lock is on a byte far behind all lines
-        import msvcrt
-
-        file.seek(LOCK_BYTE)
-        msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)  # type: ignore[attr-defined,unused-ignore]
-        try:
-            yield
-        finally:
-            file.seek(LOCK_BYTE)
-            msvcrt.locking(file.fileno(), msvcrt.LK_UNLCK, 1)  # type: ignore[attr-defined,unused-ignore]
-        return
-    fcntl.flock(file, fcntl.LOCK_EX)  # given up when the file is closed
-    yield
 
 
 def run_missing(

@@ -117,7 +117,13 @@ class RayEngine:
 
     def _fit(self, ray: Any, model: Model, shards: Shards) -> None:
         self.report_ = Report()
-        checkpoint = Checkpoint(self.checkpoint, model, shards) if self.checkpoint is not None else None
+        if self.checkpoint is None:
+            return self._fit_from(ray, model, shards, None)
+        checkpoint = Checkpoint(self.checkpoint, model, shards)
+        with checkpoint.held():
+            return self._fit_from(ray, model, shards, checkpoint)
+
+    def _fit_from(self, ray: Any, model: Model, shards: Shards, checkpoint: Checkpoint | None) -> None:
         state = checkpoint.find() if checkpoint else None
         seed = state.seed if state else choose_seed(model)
         plan = make_plan(model, shards, seed)
