@@ -188,7 +188,7 @@ def test_no_worker_stays_behind(cluster, table, monkeypatch):
     with pytest.raises(sc.DivergenceError):
         sc.BeMF(n_factors=2, n_iters=3, learning_rate=1e30, random_state=0).fit(table, engine=sc.RayEngine(workers=2))
     assert len(set(pids)) == 4
-    psutil.wait_procs([psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)], timeout=30)
+    psutil.wait_procs([psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)], timeout=300)
     assert not any(map(psutil.pid_exists, pids))
 
 

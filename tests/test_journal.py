@@ -169,7 +169,7 @@ for n in range(150):
 
 def test_two_processes_write_whole_lines(journal):
     writers = [subprocess.Popen([sys.executable, "-c", WRITER, journal.path, name]) for name in "ab"]
-    assert [writer.wait(60) for writer in writers] == [0, 0]
+    assert [writer.wait(600) for writer in writers] == [0, 0]  # 300 times to the disk, which may be slow
     assert {key for key, _ in journal.records()} == {f"{name}{n}" for name in "ab" for n in range(150)}
 
 
@@ -185,7 +185,7 @@ def test_a_line_that_another_process_is_writing_is_not_taken_for_torn(journal):
             writer.wait(2)
         file.write(b'"record": {}}\n')
         file.flush()
-    assert writer.wait(60) == 0
+    assert writer.wait(600) == 0
     assert [key for key, _ in journal.records()] == ["first", "slow", "b0"]
 
 
@@ -197,7 +197,7 @@ from starcast.journal import Journal, run_missing
 def sleep(task):
     folder, number = task
     Path(folder, f"begun{number}").touch()
-    time.sleep(60)
+    time.sleep(3600)
     return {}
 
 if __name__ == "__main__":
@@ -210,12 +210,11 @@ def test_workers_end_with_the_process_that_they_work_for(tmp_path):
     script = tmp_path / "sleeper.py"
     script.write_text(SLEEPER)
     parent = psutil.Popen([sys.executable, str(script), str(tmp_path)])
-    for _ in range(600):
-        if len(list(tmp_path.glob("begun*"))) == 2:
-            break
+    while len(list(tmp_path.glob("begun*"))) < 2:
+        assert parent.poll() is None
         time.sleep(0.05)
     children = parent.children(recursive=True)
     assert len(children) >= 2
     parent.send_signal(signal.SIGKILL)
     parent.wait()
-    assert psutil.wait_procs(children, timeout=20)[1] == []
+    assert psutil.wait_procs(children, timeout=300)[1] == []
