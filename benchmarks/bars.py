@@ -66,7 +66,7 @@ def _rounds(results: Results) -> list[Bar]:
             15, epochs("resbemf"), "×", False,
         ),
         _bar("OrdinalMF gradient round against the same", 25, epochs("ordinalmf"), "×", False),
-        _bar("ResBeMF gradient round, 32 factors: share of the roofline", 0.4, fraction, " %", False, 100),
+        _bar("ResBeMF gradient round, 32 factors: share of the roofline", 0.4, fraction, "%", False, 100),
         _bar(
             "User pass and item pass, 10 scores, 20 factors, shape of MovieLens 10M: one over the other",
             1.5, lambda: rounds["passes"]["models"]["resbemf"]["apart"], "×", True,

@@ -48,7 +48,7 @@ def served() -> Iterator[str]:
 
 
 def desk(browser: Browser, address: str) -> None:
-    """The whole page by day: five ratings, the slider at 55 %."""
+    """The whole page by day: five ratings, the slider at 55%."""
     page = open_page(browser, address, viewport={"width": 1280, "height": 1040}, color_scheme="light")
     slide(page, 0.55)
     page.evaluate("document.activeElement.blur()")

@@ -173,11 +173,11 @@ def roofline(results: Results) -> str:
         bound = " and ".join(dict.fromkeys(row["bound"]))
         rows.append([
             row["title"], str(row["n_factors"]), spread(row["ms"], " ms"), f"{number(row['roof_ms'])} ms", bound,
-            f"{number(row['operations'] / row['bytes'])}", spread(row["fraction"], " %", 100),
+            f"{number(row['operations'] / row['bytes'])}", spread(row["fraction"], "%", 100),
         ])  # fmt: skip
     head = ["a round of", "factors", "measured", "roof", "bound by", "operations a byte", "reached"]
     answers = [[f"`{row['door']}`", f"{row['pairs']:,}", spread(row["ms"], " ms"), f"{number(row['roof_ms'])} ms",
-                spread(row["fraction"], " %", 100)] for row in results["roofline"].get("answers", [])]  # fmt: skip
+                spread(row["fraction"], "%", 100)] for row in results["roofline"].get("answers", [])]  # fmt: skip
     doors = table(["ResBeMF, 20 factors, public door", "pairs", "measured", "roof", "reached"], answers)
     return table(head, rows) + ("\n\n" + doors if answers else "")
 
@@ -245,7 +245,7 @@ def _worth(part: str, row: dict[str, Any]) -> list[str]:
         return format(row[name], shape) if name in row else "—"
 
     if part == "recommend":
-        return [f"{row['users_per_second']:,.0f}", f"{100 * row['liked']:.1f} %"]
+        return [f"{row['users_per_second']:,.0f}", f"{100 * row['liked']:.1f}%"]
     if part == "keep":
         return [f"{row['bytes'] / 1e6:.1f} MB" if "bytes" in row else "—"]
     return [told("rmse")] if part == "search" else [told("nll"), told("rmse")] if part in WORTH else []
@@ -331,12 +331,16 @@ def paper(results: Results) -> str:
 
 
 def readme(results: Results) -> str:
-    """Return the README's table: what was measured, against what, and how many times faster."""
-    rows = [[what, against, faster(found)] for what, against, found in headlines(results)]
-    told = table(["what", "against", "measured"], rows)
-    if any(results[name].get("quick") for name in ("rounds", "jobs")):
-        told += "\n\n*Of a quick run on a busy machine: what is measured, not how fast it is.*"
-    return told
+    """Return the README's table: every job, its nearest rival, and how many times faster."""
+    nearest: dict[str, tuple[str, dict[str, float]]] = {}
+    for what, against, found in headlines(results):
+        if what not in nearest or found["median"] < nearest[what][1]["median"]:
+            nearest[what] = against, found
+    told = table(["job", "nearest rival", ""], [[what, who, faster(found)] for what, (who, found) in nearest.items()])
+    quick = [name for name in ("rounds", "jobs") if results[name].get("quick")]
+    commits = ", ".join(f"`{name}.json` at {results[name]['commit']}" for name in ("rounds", "jobs"))
+    note = f" {', '.join(f'`{name}`' for name in quick)}: a quick run on a busy machine, so rough." if quick else ""
+    return f"{told}\n\n*`benchmarks/results/`: {commits}.{note}*"
 
 
 def faster(found: dict[str, float]) -> str:

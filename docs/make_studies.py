@@ -85,7 +85,7 @@ def sets(found: Found) -> str:
         if key.startswith("90 % sets, "):
             split, _, group = key.removeprefix("90 % sets, ").partition(" split, ")
             rows.append([f"{split}: {group}", f"{row['ratings']:,}", f"{row['coverage']:.3f}", f"{row['size']:.2f}"])
-    return table(["90 % sets", "ratings", "coverage", "mean size"], rows)
+    return table(["90% sets", "ratings", "coverage", "mean size"], rows)
 
 
 def strangers(found: Found) -> str:

@@ -36,7 +36,7 @@ def _cell(value: float, is_best: bool, is_loss: bool) -> str:
     """Return a figure as it stands in the table.
 
     >>> _cell(1.12722, True, True), _cell(0.4908, False, False)
-    ('**1.127**', '49.1 %')
+    ('**1.127**', '49.1%')
     """
-    text = f"{value:.3f}" if is_loss else f"{100 * value:.1f} %"
+    text = f"{value:.3f}" if is_loss else f"{100 * value:.1f}%"
     return f"**{text}**" if is_best else text

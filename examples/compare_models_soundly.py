@@ -1,7 +1,7 @@
 """Is one model better than another, or was it lucky with these ratings?
 
 All models answer for the same test ratings, which none of them has seen. The test users are drawn anew five hundred
-times, whole, since one user's ratings are alike; the interval holds 95 % of the differences that come out.
+times, whole, since one user's ratings are alike; the interval holds 95% of the differences that come out.
 """
 
 import starcast as sc
@@ -19,7 +19,7 @@ for model in models.values():
 
 table = sc.compare(models, test, ["nll", "rmse", "accuracy@0"], n_resamples=500)
 
-print(f"{len(test):,} ratings of {len(test.users)} users that no model has seen; 95 % intervals\n")
+print(f"{len(test):,} ratings of {len(test.users)} users that no model has seen; 95% intervals\n")
 for row in table:
     low, high = row["low"], row["high"]
     smaller_wins = row["measure"] != "accuracy@0"

@@ -13,7 +13,7 @@ new, test = sc.holdout(rest, test_size=0.5, random_state=1)  # to choose by, and
 model = sc.OrdinalMF(update="gradient", n_draws=0, random_state=0).fit(train)
 theta = sc.choose_threshold(model, new, accuracy=0.5, confidence=0.9)
 
-print("Promise: half of the predictions are exactly right, with a confidence of 90 %.")
+print("Promise: half of the predictions are exactly right, with a confidence of 90%.")
 print(f"Threshold:             θ = {theta:.3f}")
 print(f"On {theta.n_ratings:,} new ratings: accuracy {theta.observed:.3f}, surely at least {theta.bound:.3f}")
 print(f"Price:                 {theta.coverage:.1%} of the ratings are predicted, silence for the others")

@@ -27,7 +27,7 @@ for count in (1, 3, 5):
     print(f"  {count} rated: {told.mean()[0]:.2f} stars, {told.reliability()[0]:.0%} sure of {told.mode()[0]:g}")
 
 me = meet(MINE)
-print("\nFor me, where the model is at least 40 % sure:")
+print("\nFor me, where the model is at least 40% sure:")
 for film in me.recommend("me", n=5, threshold=0.4).to_dicts():
     print(f"  {film['rank']}. {film['title']}: {film['prediction']:g} stars, {film['reliability']:.0%} sure")
 

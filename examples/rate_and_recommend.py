@@ -13,7 +13,7 @@ print(ratings)
 model = sc.OrdinalMF(update="gradient", n_draws=0, random_state=0).fit(ratings)
 
 USER, PRETTY_WOMAN = 196, 597
-print(f"\nThe best films for user {USER}, where the model is at least 60 % sure of the score:")
+print(f"\nThe best films for user {USER}, where the model is at least 60% sure of the score:")
 best = model.recommend(USER, n=10, threshold=0.6)
 for film in best.to_dicts():
     print(f"{film['rank']:3}. {film['title']:<60} {film['prediction']:g} stars, {film['reliability']:.0%} sure")

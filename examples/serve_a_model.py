@@ -18,7 +18,7 @@ def ask(url, question=None):
     """Return the answer of the service; a question is sent as JSON."""
     body = None if question is None else json.dumps(question).encode()
     request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=30) as answer:
+    with urllib.request.urlopen(request, timeout=60) as answer:
         return json.load(answer)
 
 

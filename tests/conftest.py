@@ -2,6 +2,8 @@
 
 import os
 import signal
+import tempfile
+import threading
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,12 @@ os.environ.setdefault("TRITON_INTERPRET", "1")  # 0 runs the kernels on the GPU 
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")  # a busy machine is no failure
 signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell starts in the background ignores it
+beside = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
+os.environ["no_proxy"] = os.environ["NO_PROXY"] = f"{beside},127.0.0.1,localhost"  # which no proxy can reach
+# Ray gives up workers that take long to start, and ends some where other programs have filled the memory.
+os.environ.update({"RAY_worker_register_timeout_seconds": "600", "RAY_memory_monitor_refresh_ms": "0"})
+if len(tempfile.gettempdir()) > 30:  # the names of its sockets, 70 letters longer, would be too long
+    os.environ.setdefault("RAY_TMPDIR", "/tmp")
 
 
 @pytest.fixture(scope="session")
@@ -46,3 +54,19 @@ def published_folder() -> Path:
     if os.environ.get("STARCAST_CI"):
         pytest.fail("STARCAST_PUBLISHED must name the folder of the published results, for STARCAST_CI is set")
     pytest.skip("STARCAST_PUBLISHED is not set")
+
+
+@pytest.fixture
+def ctrl_c():
+    """Call what would never end, and press Ctrl-C while it runs: nowhere else, for it would end all tests."""
+
+    def call(endless, *args, **params):
+        timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                timer.start()
+                endless(*args, **params)
+        finally:
+            timer.cancel()
+
+    return call

@@ -178,7 +178,7 @@ def _lines(lines: list[str]) -> bytes:
     return ("\r\n" + "\r\n".join(lines) + "\r\n\r\n").encode("utf-8")
 
 
-def send(port: int, request: bytes, seconds: float = 15.0) -> tuple[int | None, bytes]:
+def send(port: int, request: bytes, seconds: float = 120.0) -> tuple[int | None, bytes]:
     """Send a request on a connection of its own, say that nothing follows, and return status and body.
 
     The status is None where the service closed the connection without a word; a service that hangs is an error.

@@ -122,7 +122,7 @@ class Reader:
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
         done = subprocess.run(
             ["bash", "-c", command], env=os.environ | {"PATH": path, "COLUMNS": "120", "PYTHONIOENCODING": "utf-8"},
-            capture_output=True, encoding="utf-8", timeout=300, check=False,
+            capture_output=True, encoding="utf-8", timeout=1800, check=False,
         )  # fmt: skip
         told = done.stdout if command.startswith("curl ") else done.stdout + done.stderr
         fails = output is not None and output.startswith("error:")

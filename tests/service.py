@@ -110,7 +110,7 @@ class Process:
         with contextlib.suppress(ProcessLookupError):
             self.process.send_signal(number)
         try:
-            return self.process.wait(60)
+            return self.process.wait(300)
         finally:
             self.process.kill()
             self.process.stdout.close()

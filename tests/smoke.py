@@ -73,9 +73,9 @@ def try_service(folder: Path) -> None:
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True, env=utf8()) as service:
         try:
             address = next(found[0] for line in service.stdout if (found := re.search(r"http://[\d.]+:\d+", line)))
-            with urllib.request.urlopen(f"{address}/api/recommend?user=1&n=3", timeout=60) as answer:
+            with urllib.request.urlopen(f"{address}/api/recommend?user=1&n=3", timeout=300) as answer:
                 assert len(json.load(answer)["recommendations"]) == 3
-            with urllib.request.urlopen(address, timeout=60) as page:
+            with urllib.request.urlopen(address, timeout=300) as page:
                 assert b"<html" in page.read()
         finally:
             service.terminate()

@@ -62,6 +62,31 @@ def test_help_has_an_example_for_every_command(run):
         assert f"starcast {name}" in run(name, "--help")[1]
 
 
+def test_help_lists_commands_in_the_order_in_which_they_are_used(run):
+    text = run("--help")[1]
+    places = [text.index(f"│ {name} ") for name in cli.ORDER]
+    assert places == sorted(places)
+
+
+def test_fit_does_not_overwrite_its_ratings(table, run):
+    before = table.read_bytes()
+    mistake(run("fit", table, "--model", "item", "--out", table), "ratings.csv is what is read", "another name")
+    assert table.read_bytes() == before
+
+
+def test_columns_that_are_not_recognised_are_named_by_an_option(tmp_path, run):
+    file = tmp_path / "ratings.csv"
+    file.write_text("name,film,stars\na,b,3\nb,c,4\n")
+    mistake(run("fit", file), "there are: name, film, stars. Name them: --columns USER,ITEM,RATING.")
+    assert run("fit", file, "-m", "item", "--columns", "name,film,stars", "-o", tmp_path / "m")[0] == 0
+
+
+def test_a_file_that_is_not_what_its_ending_says_is_named(tmp_path, run):
+    file = tmp_path / "ratings.parquet"
+    file.write_bytes(b"1,2,3\n")
+    mistake(run("fit", file), "ratings.parquet does not begin like a Parquet or Arrow file.")
+
+
 def test_version_is_the_packages(run):
     assert run("--version")[1].strip() == f"starcast {sc.__version__}"
 

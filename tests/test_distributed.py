@@ -1,20 +1,25 @@
 """Fits on a Ray cluster: the same model as on one machine, whoever is lost on the way."""
 
+import contextlib
 import os
+import pickle
+import shutil
 import signal
 import subprocess
 import sys
 import textwrap
 import warnings
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import psutil
 import pytest
 
 import starcast as sc
-from starcast import cli
-from starcast.distributed.checkpoint import DRAW, LATEST, Checkpoint, State
+from starcast import cli, modelfile
+from starcast.distributed import checkpoint
+from starcast.distributed.checkpoint import DRAW, LATEST, LOCK, ROUND, Checkpoint, State
 from starcast.distributed.cost import round_cost
 from starcast.distributed.crew import Crew, WorkersLostError
 from starcast.distributed.engine import Run
@@ -96,13 +101,30 @@ def test_many_workers_agree_with_one_machine(cluster, table, name, workers):
     assert engine.report_.received[-1] == pytest.approx(cost.received, rel=0.1)
 
 
-def test_a_fit_from_files_is_that_from_memory(cluster, table, tmp_path):
+def test_a_fit_from_files_is_that_from_memory_and_outlives_them(cluster, table, tmp_path):
     Shards.from_ratings(table).save(tmp_path / "cut")
-    engine = sc.RayEngine(workers=2)
-    model = MODELS["resbemf"]
-    assert_same_bits(
-        model.clone().fit(table, engine=engine), model.clone().fit(Shards.open(tmp_path / "cut"), engine=engine)
-    )
+    engine, model = sc.RayEngine(workers=2), MODELS["resbemf"]
+    of_table = model.clone().fit(table, engine=engine)
+    of_files = model.clone().fit(Shards.open(tmp_path / "cut"), engine=engine)
+    assert isinstance(of_files.seen_items_.base, np.memmap)  # the ratings stay in the folder
+    shutil.rmtree(tmp_path / "cut")
+    assert_same_bits(of_table, of_files)
+    assert of_files.recommend(n=3).equals(of_table.recommend(n=3))
+    of_files.save(tmp_path / "m")
+    for copy in (sc.load(tmp_path / "m"), pickle.loads(pickle.dumps(of_files))):
+        assert_same_bits(of_table, copy)
+        assert copy.recommend(n=3).equals(of_table.recommend(n=3))
+
+
+def test_a_damaged_folder_is_found_by_the_workers(cluster, table, tmp_path):
+    Shards.from_ratings(table).save(tmp_path / "cut")
+    codes = np.load(tmp_path / "cut" / "item.npy")
+    codes[-1] = 60
+    np.save(tmp_path / "cut" / "item.npy", codes)
+    model = MODELS["resbemf"].clone()
+    with pytest.raises(sc.FileFormatError, match="the codes of items must be from 0 to 59"):
+        model.fit(Shards.open(tmp_path / "cut"), engine=sc.RayEngine(workers=2))
+    assert not model.is_fitted
 
 
 def kill_in_round(monkeypatch, round_, deed):
@@ -166,7 +188,7 @@ def test_no_worker_stays_behind(cluster, table, monkeypatch):
     with pytest.raises(sc.DivergenceError):
         sc.BeMF(n_factors=2, n_iters=3, learning_rate=1e30, random_state=0).fit(table, engine=sc.RayEngine(workers=2))
     assert len(set(pids)) == 4
-    psutil.wait_procs([psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)], timeout=30)
+    psutil.wait_procs([psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)], timeout=300)
     assert not any(map(psutil.pid_exists, pids))
 
 
@@ -263,7 +285,7 @@ def test_shards_need_an_engine(table):
         sc.ResBeMF().fit(Shards.from_ratings(table))
 
 
-def test_a_checkpoint_of_another_fit_is_refused(table, tmp_path):
+def test_a_checkpoint_of_another_fit_is_refused(table, tmp_path, monkeypatch):
     model, shards = sc.ResBeMF(random_state=0), Shards.from_ratings(table, 2)
     plan = make_plan(model.clone().fit(table), shards, 0)
     rows = [np.zeros((3, 2), np.float32), np.ones((4, 2), np.float32)]
@@ -280,9 +302,110 @@ def test_a_checkpoint_of_another_fit_is_refused(table, tmp_path):
     ):
         with pytest.raises(sc.ParameterError, match=f"checkpoint must be of the same fit, but in .* {what} differ"):
             Checkpoint(tmp_path / "s", *other).find()
-    (tmp_path / "s" / LATEST).write_text("[]")
-    with pytest.raises(sc.StarcastError, match="is not the checkpoint of a fit"):
+    monkeypatch.setattr(checkpoint._native, "version", "0.0.1")
+    with pytest.raises(sc.ParameterError, match=r"but in .* starcast differ"):
         Checkpoint(tmp_path / "s", model, shards).find()
+
+
+def save_some(folder, table):
+    """Leave a state behind; return a checkpoint that finds it."""
+    model, shards = sc.ResBeMF(random_state=0), Shards.from_ratings(table, 2)
+    rows = [np.zeros((3, 2), np.float32), np.ones((4, 2), np.float32)]
+    state = State(0, [1.0, 2.0], {"n_kept": 1}, rows[0], rows)
+    found = Checkpoint(folder, model, shards)
+    found.save(state, SimpleNamespace(n_kept=1, draw=lambda at: {"rows": rows[0]}), lambda rows: rows)
+    return found
+
+
+def test_a_checkpoint_that_is_torn_or_of_another_version_is_told(table, tmp_path):
+    found = save_some(tmp_path, table)
+    latest = tmp_path / LATEST
+    told = latest.read_text()
+    for text in ("[]", "", told[:-20], told.replace("starcast checkpoint", "other"), '{"round": "x", "of": {}}', "\0"):
+        latest.write_text(text)
+        with pytest.raises(
+            sc.FileFormatError, match=r"is not the checkpoint of a fit, or a damaged one\. Give another"
+        ):
+            found.find()
+    latest.write_text(told.replace('"version": 1', '"version": 2'))
+    with pytest.raises(
+        sc.FileFormatError, match=r"of the format version 2; this Starcast reads 1\. Finish the fit with"
+    ):
+        found.find()
+    latest.write_text(told)
+    for file in (f"{ROUND}2/shared", f"{ROUND}2/users-1", f"{DRAW}0"):
+        whole = (tmp_path / file).read_bytes()
+        for torn in (whole[:-1], whole[:7], b""):
+            (tmp_path / file).write_bytes(torn)
+            with pytest.raises(sc.FileError, match=r"is not whole: .* Delete the folder to begin anew"):
+                found.bring_draws(SimpleNamespace(put_draw=None), found.find())
+        (tmp_path / file).write_bytes(whole)
+    assert found.find().done == 2
+    modelfile.write(tmp_path / f"{ROUND}2" / "users-1", {}, {})
+    with pytest.raises(sc.FileError, match=r"is not whole: it lacks 'rows'"):
+        found.find()
+
+
+HOLD = """
+import sys, time
+import starcast as sc
+from starcast.distributed.checkpoint import Checkpoint
+from starcast.distributed.shards import Shards
+table = sc.make_ratings(n_users=120, n_items=60, density=0.4, random_state=0)[0]
+with Checkpoint(sys.argv[1], sc.ResBeMF(random_state=0), Shards.from_ratings(table, 2)).held():
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_two_fits_do_not_share_a_checkpoint(table, tmp_path):
+    mine = save_some(tmp_path, table)
+    other = subprocess.Popen([sys.executable, "-c", HOLD, tmp_path], stdout=subprocess.PIPE, text=True)
+    assert other.stdout.readline() == "held\n"
+    told = rf"another fit works with the checkpoint in .*: process {other.pid} on "
+    with pytest.raises(sc.FileError, match=told), mine.held():
+        pass
+    other.kill()  # which lets go
+    other.communicate(timeout=30)
+    told = rf"another fit works with .*: process {os.getpid()} on .*a folder of its own"
+    with mine.held():
+        with pytest.raises(sc.FileError, match=told), mine.held():
+            pass
+        assert mine.find().done == 2
+    assert not (tmp_path / LOCK).exists()
+
+
+def test_a_lock_that_was_removed_meanwhile_keeps_nobody_out(table, tmp_path, monkeypatch):
+    mine, n_tries = save_some(tmp_path, table), []
+
+    @contextlib.contextmanager
+    def removed_by_the_one_before(file, is_patient):
+        n_tries.append(1)
+        if len(n_tries) == 1:
+            (tmp_path / LOCK).unlink()
+        yield
+
+    monkeypatch.setattr(checkpoint, "alone", removed_by_the_one_before)
+    with mine.held():
+        assert len(n_tries) == 2
+        assert (tmp_path / LOCK).exists()
+
+
+def test_a_disk_without_locks_will_do(table, tmp_path, monkeypatch):
+    def refuse(file, is_patient):
+        raise OSError(38, "Function not implemented")
+
+    monkeypatch.setattr(checkpoint, "alone", refuse)
+    with save_some(tmp_path, table).held():
+        pass
+
+
+def test_a_fit_refuses_a_checkpoint_that_another_holds(cluster, table, tmp_path):
+    engine = sc.RayEngine(workers=2, checkpoint=tmp_path)
+    model = sc.ResBeMF(random_state=0)
+    held = Checkpoint(tmp_path, model, Shards.from_ratings(table, 2)).held()
+    with held, pytest.raises(sc.FileError, match="another fit works with the checkpoint"):
+        model.fit(table, engine=engine)
 
 
 def test_a_draw_that_was_kept_survives_a_killed_driver(cluster, table, tmp_path, monkeypatch):

@@ -19,7 +19,7 @@ INDEX = (EXAMPLES / "README.md").read_text(encoding="utf-8")
 def run(name, folder):
     """Return what a script prints when it is run in an empty folder, where it must leave nothing behind."""
     done = subprocess.run(
-        [sys.executable, "-W", "error", EXAMPLES / name], cwd=folder, timeout=120, text=True, encoding="utf-8",
+        [sys.executable, "-W", "error", EXAMPLES / name], cwd=folder, timeout=1800, text=True, encoding="utf-8",
         env=os.environ | {"PYTHONIOENCODING": "utf-8"}, capture_output=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -95,14 +95,22 @@ def test_every_example_is_short_listed_and_tested(name):
     assert f"test_{name.removesuffix('.py')}" in globals()
 
 
+@pytest.fixture(scope="module")
+def drawing(tmp_path_factory):
+    """An environment in which Matplotlib has listed its fonts: on a slow machine it would say so, in a notebook's output."""
+    settings = os.environ | {"MPLCONFIGDIR": str(tmp_path_factory.mktemp("matplotlib"))}
+    subprocess.run([sys.executable, "-c", "import matplotlib.font_manager"], env=settings, capture_output=True, check=True)  # fmt: skip
+    return settings
+
+
 @pytest.mark.parametrize("name", NOTEBOOKS)
-def test_a_notebook_prints_what_is_stored_in_it(name, tmp_path):
+def test_a_notebook_prints_what_is_stored_in_it(name, tmp_path, drawing):
     stored = nbformat.read(EXAMPLES / name, as_version=4)
     file = tmp_path / name
     nbformat.write(stored, file)
     done = subprocess.run(
-        [sys.executable, "-c", "from nbclient.cli import main; main()", "--inplace", "--timeout=120", file],
-        env=os.environ | {"IPYTHONDIR": str(tmp_path / "ipython"), "JUPYTER_RUNTIME_DIR": str(tmp_path / "runtime")},
+        [sys.executable, "-c", "from nbclient.cli import main; main()", "--inplace", "--timeout=1800", "--startup_timeout=600", file],
+        env=drawing | {"IPYTHONDIR": str(tmp_path / "ipython"), "JUPYTER_RUNTIME_DIR": str(tmp_path / "runtime")},
         cwd=tmp_path, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -1,9 +1,6 @@
 """The five factorizations beyond the contract: parameters, history, early stopping, divergence, recklessness."""
 
-import os
-import signal
 import sys
-import threading
 
 import numpy as np
 import pytest
@@ -274,14 +271,10 @@ def test_verbose_shows_a_bar(planted, params, capsys, monkeypatch):
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX")
 @pytest.mark.parametrize("name", ["bemf", "pmf"])
 @pytest.mark.parametrize("strict", [False, True])
-def test_ctrl_c_ends_a_fit(planted, name, strict):
+def test_ctrl_c_ends_a_fit(planted, name, strict, ctrl_c):
     params = {"n_iters": 10**8, "learning_rate": 1e-6, "random_state": 0} | (STRICT[name] if strict else {})
     model = make_model(name, params)
-    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
-    with pytest.raises(KeyboardInterrupt):
-        model.fit(planted)
-    timer.join()
+    ctrl_c(model.fit, planted)
     assert not model.is_fitted
 
 

@@ -256,7 +256,7 @@ def test_options_that_cannot_be_are_said(write, options, error, message):
         (b"a,item,rating\nx,y,1\n", DataError, r"no column of ratings\.csv is recognised as the user; there are: a, item, rating"),
         (b"caf\xe9,1,5\n", DataError, r"ratings\.csv is not UTF-8 text\. Pass its encoding, such as encoding='latin-1'\."),
         (b"cafe,1,5\ncaf\xe9,1,4\n", DataError, r"ratings\.csv is not UTF-8 text\. Pass its encoding"),
-        ("user,item,rating\n1,2,3".encode("utf-16"), FileFormatError, r"ratings\.csv is not a text: it holds NUL bytes\. If it is UTF-16, pass encoding='utf-16'\."),
+        ("user,item,rating\n1,2,3".encode("utf-16"), FileFormatError, r"ratings\.csv is no text: it holds NUL bytes\. If it is UTF-16, pass encoding='utf-16'\."),
         (b"\x1f\x8b\x08garbage", FileFormatError, r"ratings\.csv is a damaged gzip file \(.*\)\. Fetch it again\."),
         (gzip.compress(b"1,2,3\n" * 99)[:-9], FileFormatError, r"is a damaged gzip file"),
         (b"PAR1garbage", FileFormatError, r"ratings\.csv cannot be read as Parquet: "),

@@ -70,10 +70,12 @@ def test_a_model_file_that_was_replaced_gives_new_lists(model, tmp_path):
     other.save(tmp_path / "m.starcast")
     files = sc.recommend_all(tmp_path / "m.starcast", tmp_path / "new")
     assert joined(files).equals(other.recommend())
-    assert lists._mapped(tmp_path / "m.starcast", lists._fingerprint(other)).shrinkage == 1
+    file = lists.ModelFile(tmp_path / "m.starcast", lists._fingerprint(other))
+    assert file.model.shrinkage == 1
+    assert file.model is file.model
     model.save(tmp_path / "m.starcast")
     with pytest.raises(sc.FileError, match="has become another model meanwhile"):
-        lists._mapped(tmp_path / "m.starcast", "another digest")
+        lists.ModelFile(tmp_path / "m.starcast", file.digest).model  # noqa: B018
 
 
 def test_a_folder_of_lists_is_read_as_one_table(model, tmp_path):

@@ -282,7 +282,7 @@ def test_a_real_ctrl_c_between_saves_leaves_a_whole_file_and_nothing_else(tmp_pa
     try:
         assert process.stdout.readline() == b"saving\n"
         os.kill(process.pid, signal.SIGINT)
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=600)
     finally:
         process.kill()
         process.communicate()

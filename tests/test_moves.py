@@ -426,6 +426,21 @@ def test_squares_are_solved_as_plain_loops_solve_them(moves, n_shards):
     np.testing.assert_array_equal(half.rows, moved.rows[9:])
 
 
+@pytest.mark.parametrize("wrong", [("other", 3), ("other", -1), ("score", 5), ("score", -1)])
+def test_rows_that_are_asked_about_point_at_others_and_scores(wrong):
+    moves = point(biased=True)
+    side = {"other": np.array([0, 1, 2], np.int32), "score": np.array([0, 4, 2], np.int8)}
+    side[wrong[0]][1] = wrong[1]
+    parts, others = (np.array([0, 1, 2, 3]), side["other"], side["score"]), moves.pack(point_rows(3, moves, 0))
+    rows = point_rows(1, moves, 1)
+    for sound in (0, 2):
+        assert np.isfinite(moves.look(parts, Ask(rows, "curve"), others, sound).loglik).all()
+    with pytest.raises(ValueError, match="a side must point at rows of the other and at scores"):
+        moves.look(parts, Ask(rows, "curve"), others, 1)
+    with pytest.raises(ValueError, match="a side must point at rows of the other and at scores"):
+        moves.whole(parts, moves.pack(point_rows(3, moves, 1)), others)
+
+
 def test_squares_without_regularization_have_a_solution():
     """Fewer ratings than numbers: one of many rows that explain them as well as any."""
     moves = point(True, regularization=0.0, n_factors=30)

@@ -3,9 +3,7 @@
 import copy
 import itertools
 import json
-import os
 import signal
-import threading
 
 import numpy as np
 import pytest
@@ -487,13 +485,9 @@ def test_an_interrupt_leaves_no_half_fitted_model(parts, monkeypatch, stage):
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGALRM"), reason="signals are POSIX")
-def test_ctrl_c_ends_a_fit(parts):
+def test_ctrl_c_ends_a_fit(parts, ctrl_c):
     model = sc.OrdinalMF(burn_in=10**7, random_state=0)
-    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
-    with pytest.raises(KeyboardInterrupt):
-        model.fit(parts[0])
-    timer.join()
+    ctrl_c(model.fit, parts[0])
     assert not model.is_fitted
 
 

@@ -5,12 +5,13 @@ import os
 import signal
 import time
 
+import numpy as np
 import polars as pl
 import pytest
 from test_cli import run  # noqa: F401, a fixture
 
 import starcast as sc
-from starcast.distributed import spill
+from starcast.distributed import spill, tasks
 from starcast.distributed.shards import Shards
 from starcast.distributed.tasks import run_tasks
 
@@ -95,6 +96,18 @@ def test_a_full_disk_of_a_worker_is_told(ratings, tmp_path, monkeypatch):
         sc.FileError, match=r"cut could not be written: No space left on device\. Nothing was left of it\.$"
     ):
         sc.cut_ratings(tmp_path / "a.parquet", tmp_path / "cut", engine="ray", workers=2)
+
+
+def test_a_worker_lets_go_of_what_tasks_shared_when_no_more_come(monkeypatch):
+    monkeypatch.setattr(tasks, "IDLE", 0.2)
+    box = [ray.put((np.ones(100_000),))]
+    for number in (1, 2, 3):  # as a worker does it, here
+        assert tasks._work_on(lambda kept, number: kept.sum() * number, box, number) == 100_000 * number
+        assert list(tasks.ARRIVED) == [box[0].hex()]
+    (clock,) = tasks.CLOCKS
+    clock.join(30)
+    assert tasks.ARRIVED == {}
+    assert tasks._work_on(lambda kept: kept.sum(), box) == 100_000
 
 
 def test_the_task_of_a_worker_that_dies_is_done_again(tmp_path):

@@ -89,11 +89,22 @@ def test_a_larger_search_goes_on_from_a_smaller_one(tiny, monkeypatch):
 
 
 SEARCH = """
-import sys
+import sys, time
 from pathlib import Path
+from starcast.journal import Journal
 from starcast.reproduce import searching
 from starcast.reproduce.run import Run
+
+add = Journal.add
+
+def add_and_wait(self, key, record):  # for the kill, once there are so many lines
+    add(self, key, record)
+    if self.path.read_bytes().count(b"\\n") >= int(sys.argv[2]):
+        time.sleep(3600)
+
 if __name__ == "__main__":
+    if sys.argv[2:]:
+        Journal.add = add_and_wait
     searching.run_search(Run("filmtrust", Path(sys.argv[1]), ("resbemf",), n_jobs=2, limit=60))
 """
 
@@ -106,7 +117,8 @@ def test_a_killed_search_ends_with_the_same_table_and_repeats_nothing(tiny, tmp_
     whole = tiny / "whole" / "filmtrust"
     journal = tiny / "killed" / "filmtrust" / "journal" / "search.jsonl"
     for least in (3, 20, 41):  # lines in the journal at the moment of the kill
-        with subprocess.Popen([sys.executable, script, tiny / "killed"], start_new_session=True) as search:
+        command = [sys.executable, script, tiny / "killed", str(least)]
+        with subprocess.Popen(command, start_new_session=True) as search:
             while search.poll() is None and not (journal.exists() and journal.read_bytes().count(b"\n") >= least):
                 time.sleep(0.005)
             search.kill()

@@ -145,6 +145,15 @@ def test_names_may_be_written_as_text_or_number(service):
     assert one["item"] == "73"
 
 
+def test_the_longest_names_may_be_written_as_text(service):
+    least, most = -(1 << 63), (1 << 63) - 1
+    table = sc.Ratings.from_arrays([least, most, least], [1, 1, most], [1, 2, 2])
+    asked = [{"user": str(least), "item": str(most)}, {"user": str(most + 1), "item": "1"}]
+    one, two = Service(sc.NaiveBayes().fit(table)).post("/api/predict", {"pairs": asked}).json()["forecasts"]
+    assert (one["user"], one["item"], one["known"]) == (least, most, True)
+    assert (two["user"], two["known"]) == (str(most + 1), False)
+
+
 def test_a_whole_number_may_be_written_with_a_point(service):
     asked = b'{"pairs": [{"user": 1.0, "item": 20e-1}], "threshold": 0.0}'
     (row,) = service.post("/api/predict", content=asked, headers=JSON).json()["forecasts"]
@@ -590,14 +599,19 @@ def test_a_limit_must_be_more_than_nothing():
         Limits(seconds=float("inf"))
 
 
-def ask_together(service, *questions):
-    """Ask several questions at a time and return the answers."""
+def ask_together(service, *questions, gate=None, until=0):
+    """Ask several questions at a time and return the answers; a gate is opened once there are so many."""
     import httpx
 
     async def all_of_them():
         transport = httpx.ASGITransport(service.app)
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-            return await asyncio.gather(*(client.request(*question[:2], **question[2]) for question in questions))
+            asked = [asyncio.ensure_future(client.request(*words, **given)) for *words, given in questions]
+            if gate is not None:
+                while sum(map(asyncio.Future.done, asked)) < until:
+                    await asyncio.sleep(0.01)
+                gate.set()
+            return await asyncio.gather(*asked)
 
     return asyncio.run(all_of_them())
 
@@ -612,9 +626,7 @@ def test_too_much_at_a_time_is_told_to_come_back(monkeypatch):
 
     patch_door(monkeypatch, door, slow)
     service = Service(tiny(), Limits(concurrent=2))
-    timer = threading.Timer(0.3, gate.set)
-    timer.start()
-    replies = ask_together(service, *[("GET", "/api/users", {})] * 5, ("GET", "/healthz", {}))
+    replies = ask_together(service, *[("GET", "/api/users", {})] * 5, ("GET", "/healthz", {}), gate=gate, until=4)
     assert [reply.status_code for reply in replies] == [200, 200, 503, 503, 503, 200]
     refused(replies[2], 503, "busy", "at most 2 questions")
     assert replies[2].headers["retry-after"] == "1"

@@ -85,6 +85,9 @@ def test_a_model_sees_what_it_would_see_of_the_table(ratings, folder):
     np.testing.assert_array_equal(np.concatenate([p.item for p in pieces]), model.seen_items_)
     np.testing.assert_array_equal(np.concatenate([p.score for p in pieces]), model.seen_scores_)
     np.testing.assert_array_equal(np.diff(model.seen_start_), shards.user_counts)
+    for item, score in (shards.columns(), Shards.from_ratings(ratings, 4).columns()):
+        np.testing.assert_array_equal(item, model.seen_items_, strict=True)
+        np.testing.assert_array_equal(score, model.seen_scores_, strict=True)
 
 
 @settings(max_examples=200, deadline=None)

@@ -69,7 +69,8 @@ def test_the_threshold_to_use_is_the_one_that_was_tested(files, run):  # noqa: F
 def test_a_promise_that_cannot_be_kept_is_one_line(files, run):  # noqa: F811
     mistake(run("threshold", files / "m", files / "new.csv", "--accuracy", 0.99), "accuracy of at least 0.99 cannot be promised", "The best that can is 0.")  # fmt: skip
     mistake(
-        run("threshold", files / "m", files / "new.csv"), "exactly one promise of accuracy, mae or coverage, got none"
+        run("threshold", files / "m", files / "new.csv"),
+        "exactly one promise of accuracy, mae or coverage, got none. Give --accuracy, --mae or --coverage.",
     )
     mistake(run("threshold", files / "m", files / "train.csv", "--mae", 1), "needs ratings that the model has not seen")
 

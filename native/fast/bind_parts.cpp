@@ -178,12 +178,14 @@ PointSquares squares_of(size_t n_columns, size_t stride, float regularization) {
   return work;
 }
 
-void point_at(PointSquares& work, const Side& side, const Table& others, const Array<const float, 1>& values,
-              bool biased, float mean) {
-  for (int64_t n = 0; n < side.indptr[side.n_rows]; ++n)
-    require(side.other[n] >= 0 && static_cast<size_t>(side.other[n]) < others.shape(0) && side.score[n] >= 0 &&
-                static_cast<size_t>(side.score[n]) < values.shape(0),
-            "a side must point at rows of the other and at scores.");
+// Only the rows that are asked about are checked: many ask about a few rows each of the same side.
+void point_at(PointSquares& work, const Side& side, const std::vector<int64_t>& which, const Table& others,
+              const Array<const float, 1>& values, bool biased, float mean) {
+  for (const int64_t row : which)
+    for (int64_t n = side.indptr[row]; n < side.indptr[row + 1]; ++n)
+      require(side.other[n] >= 0 && static_cast<size_t>(side.other[n]) < others.shape(0) && side.score[n] >= 0 &&
+                  static_cast<size_t>(side.score[n]) < values.shape(0),
+              "a side must point at rows of the other and at scores.");
   work.indptr = side.indptr;
   work.other = side.other;
   work.score = side.score;
@@ -209,10 +211,10 @@ void look_squares(nb::tuple parts, Table others, Array<const float, 1> values, i
   const Side side = side_of(parts);
   const size_t n = squares.shape(0), D = static_cast<size_t>(n_columns);
   PointSquares work = squares_of(D, others.shape(1), 0);
-  point_at(work, side, others, values, biased, mean);
   require(pull.shape(0) == n && pull.shape(1) == D && gram.shape(0) == n && gram.shape(1) == D * (D + 1) / 2,
           "pull must be (rows, columns), gram (rows, upper triangle).");
   const std::vector<int64_t> which = rows_asked(side, static_cast<int64_t>(n), first, std::nullopt);
+  point_at(work, side, which, others, values, biased, mean);
   work.which = which.data();
   work.squares = squares.data();
   work.pull = pull.data();
@@ -248,7 +250,7 @@ std::pair<double, double> pass_squares(nb::tuple parts, Rows rows, Table others,
   PointSquares work = squares_of(static_cast<size_t>(n_columns), others.shape(1), regularization);
   require(static_cast<int64_t>(rows.shape(0)) == side.n_rows && rows.shape(1) == others.shape(1),
           "rows must be one per row of the side, padded as the others are.");
-  point_at(work, side, others, values, biased, mean);
+  point_at(work, side, rows_asked(side, side.n_rows, 0, std::nullopt), others, values, biased, mean);
   std::vector<double> loss(side.n_rows), penalty(side.n_rows);
   std::vector<int64_t> counts(side.n_rows);
   for (int64_t row = 0; row < side.n_rows; ++row) counts[row] = side.indptr[row + 1] - side.indptr[row];

@@ -97,15 +97,8 @@ def datasets(
         ]  # fmt: skip
         return show(rows, dataset_table(rows), as_json)
     ratings = load_dataset(name)
-    facts = {
-        "name": name,
-        "ratings": len(ratings),
-        "users": len(ratings.users),
-        "items": len(ratings.items),
-        "scores": ratings.scores.tolist(),
-        "titles": ratings.titles is not None,
-        "digest": ratings.digest(),
-    }
+    facts = {"name": name, "ratings": len(ratings), "users": len(ratings.users), "items": len(ratings.items)}
+    facts |= {"scores": ratings.scores.tolist(), "titles": ratings.titles is not None, "digest": ratings.digest()}
     return show(facts, f"{name}: {ratings!r}", as_json)
 
 
@@ -129,11 +122,11 @@ def fit(
     checkpoint: State = None,
     as_json: Json = False,
 ) -> None:
-    """Fit a model on ratings and write it to a file; models that start at random do so from seed 0 unless told."""
+    """Fit a model on ratings and write it to a file. Random starts take seed 0; -p random_state=1 takes another."""
     given = dict(parse_parameter(text) for text in param or [])
     seed = {"random_state": 0} if "random_state" in make_model(model).get_params() else {}
     chosen = make_model(model, seed | given)
-    check_target(out_file)
+    check_target(out_file, ratings)
     reading = {"duplicates": duplicates, "on_bad": on_bad, "encoding": encoding}
     crew = make_engine(engine, workers, checkpoint)
     table: Any = open_shards(ratings, crew, calibrated or split != "all")
@@ -181,8 +174,8 @@ def predict(
 @app.command(epilog="Example: [bold]starcast explain model.starcast 196 242[/bold]")
 def explain(
     model: ModelFile,
-    user: Annotated[str, typer.Argument(help="A user's name.")],
-    item: Annotated[str, typer.Argument(help="An item.")],
+    user: Annotated[str, typer.Argument(metavar="USER", help="A user's name.")],
+    item: Annotated[str, typer.Argument(metavar="ITEM", help="An item.")],
     n: Annotated[int, typer.Option("--number", "-n", help="How many ratings.")] = 5,
     ratings: NewRatings = None,
     out_file: Out = None,
@@ -328,6 +321,12 @@ app.command(epilog="Example: [bold]starcast shards ratings-*.parquet --out table
 app.command(epilog="Example: [bold]starcast threshold model.starcast new.csv --accuracy 0.6[/bold]")(threshold)
 app.command(epilog="Example: [bold]starcast sets model.starcast new.csv 196 242 --alpha 0.2[/bold]")(sets)
 app.command(epilog="Example: [bold]starcast serve model.starcast --port 8080[/bold]")(serve)
+
+ORDER = [
+    "demo", "datasets", "fit", "predict", "recommend", "explain", "evaluate", "threshold", "sets", "search", "serve",
+    "shards", "reproduce", "doctor",
+]  # fmt: skip
+app.registered_commands.sort(key=lambda command: ORDER.index(command.name or command.callback.__name__))  # type: ignore[union-attr]
 
 
 @app.callback(invoke_without_command=True)

@@ -29,7 +29,7 @@ def column_positions(header: Sequence[str], columns: Sequence[str | int] | None,
         if missing:
             raise DataError(
                 f"no column of {where} is recognised as the {' or the '.join(missing)}; there are: "
-                f"{', '.join(map(str, header))}. Name them: columns=('user column', 'item column', 'rating column')."
+                f"{', '.join(map(str, header))}. Name them: columns=('USER', 'ITEM', 'RATING')."
             )
         return [at for at in found if at is not None]
     if not isinstance(columns, Sequence) or isinstance(columns, str) or len(columns) not in (3, 4):

@@ -24,7 +24,9 @@ from starcast.split import benchmark_split
 out = Console()
 err = Console(stderr=True)
 
-ARGUMENT = re.compile(r"""\b(on_bad|duplicates|encoding|sep|columns)=((?:["'][^"']+["'](?:, | or )?)*)""")
+ARGUMENT = re.compile(
+    r"""\b(on_bad|duplicates|encoding|sep|columns|accuracy|mae|coverage)=(\([^)]*\)|(?:["'][^"']+["'](?:, | or )?)*)"""
+)
 WRITERS = {".csv": "write_csv", ".parquet": "write_parquet", ".json": "write_json"}
 
 
@@ -46,8 +48,8 @@ Threshold = Annotated[
         help="Withhold what is less reliable than this, from 0 to 1; error:0.85 goes by the error that is expected.",
     ),
 ]
-User = Annotated[str | None, typer.Argument(help="A user's name.")]
-Item = Annotated[list[str] | None, typer.Argument(help="One or more items.")]
+User = Annotated[str | None, typer.Argument(metavar="USER", help="A user's name.")]
+Item = Annotated[list[str] | None, typer.Argument(metavar="ITEM", help="One or more items.")]
 Pairs = Annotated[Path | None, typer.Option("--pairs", help="A file with a user and an item column instead.")]
 Out = Annotated[
     Path | None,
@@ -185,6 +187,8 @@ def in_options(message: str) -> str:
 
     def option(found: re.Match[str]) -> str:
         name, values = found[1].replace("_", "-"), found[2].replace('"', "").replace("'", "")
+        if values.startswith("("):  # a tuple is written with commas alone
+            values = values[1:-1].replace(" ", "")
         return f"--{name} {values}" if values else f"--{name}"
 
     return ARGUMENT.sub(option, message)

@@ -1,12 +1,15 @@
-"""Files written whole or not at all."""
+"""Files written whole or not at all, and by one process at a time."""
 
 import contextlib
 import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from starcast.errors import FileError
+
+LOCK_BYTE = 2**40  # where Windows locks, behind all that a file holds
 
 
 @contextlib.contextmanager
@@ -30,9 +33,48 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
-def check_target(path: str | os.PathLike[str]) -> None:
-    """Raise the error now that writing to `path` would end with, before hours of work for what is to be written."""
-    _make_beside(Path(path)).unlink()
+@contextlib.contextmanager
+def alone(file: Any, is_patient: bool = True) -> Iterator[None]:
+    """Keep out all others that ask for an open file in this way, until it is given up, or closed by whatever end.
+
+    Who comes later waits or, without patience, gets a BlockingIOError.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        with _alone_on_windows(file, is_patient):
+            yield
+        return
+    fcntl.flock(file, fcntl.LOCK_EX | (0 if is_patient else fcntl.LOCK_NB))  # given up when the file is closed
+    yield
+
+
+@contextlib.contextmanager
+def _alone_on_windows(file: Any, is_patient: bool) -> Iterator[None]:
+    import msvcrt
+
+    lock: Any = msvcrt
+    file.seek(LOCK_BYTE)
+    try:
+        lock.locking(file.fileno(), lock.LK_LOCK if is_patient else lock.LK_NBLCK, 1)
+    except OSError as error:
+        raise BlockingIOError(error.errno, error.strerror) from None
+    try:
+        yield
+    finally:
+        file.seek(LOCK_BYTE)
+        lock.locking(file.fileno(), lock.LK_UNLCK, 1)
+
+
+def check_target(path: str | os.PathLike[str], source: str | os.PathLike[str] | None = None) -> None:
+    """Raise the error now that writing to `path` would end with, before hours of work for what is to be written.
+
+    `source` is what the work begins with, and must not be overwritten by what it ends with.
+    """
+    target = Path(path)
+    _make_beside(target).unlink()
+    if source is not None and target.exists() and Path(source).exists() and target.samefile(source):
+        raise FileError(f"{target} is what is read. Give another name to write to.")
 
 
 def _make_beside(target: Path) -> Path:

@@ -183,10 +183,10 @@ def wrong_encoding(file: Path, encoding: object, error: Exception) -> DataError:
 
 def check_text(file: Path, content: bytes) -> None:
     """Raise an error if a file does not begin like a text."""
+    if file.suffix.lower() in (".parquet", ".arrow", ".feather", ".ipc"):
+        raise FileFormatError(f"{file.name} does not begin like a Parquet or Arrow file. Write it again, or rename it.")
     if b"\0" in content[:4096]:
-        raise FileFormatError(
-            f"{file.name} is not a text: it holds NUL bytes. If it is UTF-16, pass encoding='utf-16'."
-        )
+        raise FileFormatError(f"{file.name} is no text: it holds NUL bytes. If it is UTF-16, pass encoding='utf-16'.")
 
 
 def check_separator(sep: object) -> None:

@@ -9,9 +9,10 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from pathlib import Path
 from typing import Any
 
-from starcast.errors import FileError, FileFormatError, StarcastError
+from starcast.errors import ClusterError, FileError, FileFormatError, MissingExtraError, StarcastError
+from starcast.files import alone
 
-LOCK_BYTE = 2**40  # where Windows locks
+TROUBLE = (ClusterError, FileError, MissingExtraError)  # of a machine, not of a task: tried again, it may be over
 OnProgress = Callable[[int, int], None]  # tasks done, tasks in all
 
 
@@ -51,7 +52,7 @@ class Journal:
         line = json.dumps({"key": key, "record": dict(record)}) + "\n"
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("ab+") as file, _alone(file):
+            with self.path.open("ab+") as file, alone(file):  # a line that is being written looks torn to others
                 self._cut_torn_line(file)
                 file.write(line.encode())
                 file.flush()
@@ -82,26 +83,6 @@ class Journal:
         file.truncate(file.read().rfind(b"\n") + 1)
 
 
-@contextlib.contextmanager
-def _alone(file: Any) -> Iterator[None]:
-    """Keep other processes that add to the file waiting: a line that one is still writing looks torn to another."""
-    try:
-        import fcntl
-    except ImportError:  # Windows, where the lock is on a byte far behind all lines
-        import msvcrt
-
-        file.seek(LOCK_BYTE)
-        msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)  # type: ignore[attr-defined,unused-ignore]
-        try:
-            yield
-        finally:
-            file.seek(LOCK_BYTE)
-            msvcrt.locking(file.fileno(), msvcrt.LK_UNLCK, 1)  # type: ignore[attr-defined,unused-ignore]
-        return
-    fcntl.flock(file, fcntl.LOCK_EX)  # given up when the file is closed
-    yield
-
-
 def run_missing(
     journal: Journal,
     tasks: Mapping[str, Any],
@@ -117,7 +98,8 @@ def run_missing(
 
     `work` is a function of a module, since it may run in another process; `prepare` runs once in each of them, to load
     what all tasks share. `pool`, if given, is what to submit to instead: one of `n_jobs` workers. An error of ours ends
-    that task alone: its record is ``{"status": "failed", "error": …}``.
+    that task alone: its record is ``{"status": "failed", "error": …}``. Trouble of the machine (a file, a library, a
+    cluster) is none of the task's: it ends the work and is not recorded, so that the next run tries again.
     """
     done = {key: record for key, record in journal.records() if key in tasks}
     missing = {key: task for key, task in tasks.items() if key not in done}
@@ -135,7 +117,8 @@ def run_missing(
                 running[submit(work, item[1])] = item[0]
             if not running:
                 break
-            for future in wait(running, return_when=FIRST_COMPLETED).done:
+            ended = wait(running, return_when=FIRST_COMPLETED).done
+            for future in sorted(ended, key=lambda future: future.exception() is not None):  # what is done is kept
                 key = running.pop(future)
                 done[key] = future.result()
                 journal.add(key, done[key])
@@ -189,5 +172,7 @@ def _end_with_parent() -> None:
 def _guarded(work: Callable[[Any], Mapping[str, Any]], task: Any) -> dict[str, Any]:
     try:
         return dict(work(task))
+    except TROUBLE:
+        raise
     except StarcastError as error:
         return {"status": "failed", "error": str(error)}

@@ -100,7 +100,7 @@ def draw_fronts(fronts: Mapping[str, tuple[Floats, Floats]], title: str = "") ->
 
 
 def draw_curves(bands: Mapping[str, Mapping[str, Band]], thresholds: Sequence[float], title: str = "") -> Any:
-    """Draw the four measures against θ: the mean over each front as a line, its 95 % interval as a band."""
+    """Draw the four measures against θ: the mean over each front as a line, its 95% interval as a band."""
     figure = new_figure((9.2, 6.4))
     panels = dict(zip(("1-MAE", "accuracy", "coverage", "mAP"), figure.subplots(2, 2, sharex=True).flat, strict=True))
     for measure, ax in panels.items():

@@ -169,13 +169,13 @@ def _neural_numbers(here: Curves, there: Curves) -> list[list[Any]]:
 def _page(run: Run, figures: Mapping[str, Any], times: Mapping[str, Sequence[float]], found: Sequence[Verdict]) -> str:
     captions = {
         "hyperparameters": "Every setting of the search, a row of panels per model and a colour per value; rings are "
-        "the front. Settings that cover less than 2 % in some fold are left out, and a few of the worst lie beyond the "
+        "the front. Settings that cover less than 2% in some fold are left out, and a few of the worst lie beyond the "
         "edges. Larger is better on both axes.",
-        "fronts": "The settings that no other setting of the model beats, among those that cover 2 % in every fold.",
-        "test-curves": "Test ratings: the mean over the rows of each front, and its 95 % t-interval over those rows. "
-        "1 − MAE, accuracy and mAP leave out rows that cover 2 % or less.",
+        "fronts": "The settings that no other setting of the model beats, among those that cover 2% in every fold.",
+        "test-curves": "Test ratings: the mean over the rows of each front, and its 95% t-interval over those rows. "
+        "1 − MAE, accuracy and mAP leave out rows that cover 2% or less.",
         "neural-curves": "Test ratings: neural models, here as lines, as published dashed. Published MLP and MWGP have "
-        "no reliability; here MWGP's variance gives it one. The rest is left out at a coverage of 2 %.",
+        "no reliability; here MWGP's variance gives it one. The rest is left out at a coverage of 2%.",
         "fitting-times": f"Fitting on the training part with {run.threads} threads, in double precision.",
     }
     title = f"{run.experiment.title}: the paper's experiments again"

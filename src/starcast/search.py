@@ -18,7 +18,7 @@ from starcast.distributed.pool import ray_pool
 from starcast.distributed.tasks import workers_of
 from starcast.errors import DivergenceError, FileFormatError, ParameterError, StarcastError, choose
 from starcast.evaluate import Folds, answer_for, make_folds
-from starcast.journal import Journal, OnProgress, run_missing
+from starcast.journal import TROUBLE, Journal, OnProgress, run_missing
 from starcast.models import Model, make_model
 from starcast.models.factorization import check_whole
 from starcast.objectives import Objectives, directions, measure
@@ -77,7 +77,8 @@ def search(
         Processes at work.
     engine : "ray", optional
         Who works: the workers of a Ray cluster, each on a fold of a trial, instead of processes of this machine. The
-        ratings go to each machine once. A fold whose worker dies is done again.
+        folds go to each machine once. A fold whose worker dies is done again; four times, and its trial has failed.
+        Other trouble of the cluster ends the search, records nothing of the trial, and the next call tries it again.
     workers : int, optional
         How many of Ray's workers; 2 if not given.
     storage : path or URL, optional
@@ -180,6 +181,8 @@ class Study:
             record["values"] = self._measure(params, self.folds[fold])
         except DivergenceError as error:
             record = {"status": "diverged", "error": str(error)}
+        except TROUBLE:
+            raise
         except StarcastError as error:
             record = {"status": "failed", "error": str(error)}
         return record | {"seconds": time.perf_counter() - began}

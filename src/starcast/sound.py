@@ -103,7 +103,7 @@ def run_sound(
     n_seeds : int
         Fits from different starting points; the measures are those of the first, their spread over all is told.
     n_resamples : int
-        Resamples of the test users behind every 95 % interval.
+        Resamples of the test users behind every 95% interval.
     on_progress : callable, optional
         Called with a word on what is being done.
     """

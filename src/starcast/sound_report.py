@@ -51,7 +51,7 @@ def reproduce_soundly(
 
 def sound_table(found: Sound) -> Table:
     """Return a row per model and calibration; half the width of its interval over users stands below each figure."""
-    title = "[bold]Sound protocol[/bold]: mode and median are their 1-MAE, ± half of a 95 % interval over users"
+    title = "[bold]Sound protocol[/bold]: mode and median are their 1-MAE, ± half of a 95% interval over users"
     table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False, padding=(0, 1))
     table.add_column("model")
     for name in MEASURES:

@@ -64,7 +64,7 @@ def serve(folder, model, test=None, **environment):
         yield said.split("serving on ")[1].split()[0]
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(300)
         process.stdout.close()
 
 
@@ -72,7 +72,7 @@ def ask(address, path, body=None):
     """What the service says to a program: the other road to what the page shows."""
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(f"{address}/{path}", data, {"content-type": "application/json"})
-    with urllib.request.urlopen(request, timeout=20) as answer:
+    with urllib.request.urlopen(request, timeout=120) as answer:
         return json.load(answer)
 
 
@@ -111,7 +111,7 @@ def own_ratings(page):
 def percent(share):
     """A share as the page says it: the ends are kept for what is exactly there."""
     whole = int(100 * share + 0.5)
-    return "< 1 %" if whole == 0 and share > 0 else "> 99 %" if whole == 100 and share < 1 else f"{whole} %"
+    return "< 1%" if whole == 0 and share > 0 else "> 99%" if whole == 100 and share < 1 else f"{whole}%"
 
 
 def plain(text):

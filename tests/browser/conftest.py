@@ -71,7 +71,7 @@ def new_page(chromium):
         context = chromium.new_context(**({"viewport": {"width": 1280, "height": 900}} | options))
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(10_000)
+        page.set_default_timeout(120_000)  # a busy machine is no failure
 
         def fault(text):
             if not any(excuse in text for excuse in excused):

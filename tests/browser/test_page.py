@@ -240,6 +240,37 @@ def test_someone_it_knows(page, cinema):
     page.get_by_text("they gave").first.wait_for()
 
 
+def test_names_beyond_what_javascript_can_count_are_kept_to_the_digit(page, cinema):
+    name, asked = 9007199254740993, []  # JavaScript reads …992
+    page.route(
+        "**/api/users?**", lambda route: route.fulfill(json={"users": [{"user": name, "n_ratings": 3}], "total": 1})
+    )
+    page.route(
+        "**/api/ratings?**", lambda route: asked.append(route.request.url) or route.fulfill(json={"ratings": []})
+    )
+    row = ask(cinema, "api/recommend", {"user": 23, "n": 1})["recommendations"][0] | {"item": name + 2, "title": ""}
+
+    def answer(route):
+        asked.append(route.request.post_data_json)
+        route.fulfill(json={"user": name, "scores": [1, 2, 3, 4, 5], "recommendations": [row]})
+
+    page.route("**/api/recommend", answer)
+    page.route(
+        "**/api/explain",
+        lambda route: asked.append(route.request.post_data_json) or route.fulfill(json={"reasons": []}),
+    )
+    page.get_by_role("radio", name="Someone it knows").check()
+    page.get_by_role("combobox", name="Search users").fill("9")
+    page.get_by_role("option", name=f"User {name}").click()
+    page.locator(".film").first.get_by_role("button", name=str(name + 2)).click()
+    page.get_by_text("What moved it").wait_for()
+    assert f"user={name}&" in next(url for url in asked if isinstance(url, str))
+    posts = [post for post in asked if not isinstance(post, str)]
+    assert {post["user"] for post in posts} == {str(name)}
+    assert posts[-1]["item"] == str(name + 2)
+    assert posts[0]["candidates"][0] == ask(cinema, "api/items?limit=1")["items"][0]["item"]  # small ones stay numbers
+
+
 def test_titles_are_text_whatever_they_say(page):
     box = page.get_by_role("combobox", name="Search films")
     for query, title in zip(["script", "onerror", "bold"], EVIL, strict=True):
@@ -265,7 +296,7 @@ def test_reload_keeps_everything_and_clear_forgets_it(page, cinema):
     assert (shown(page), own_ratings(page)) == (before, ratings)
     assert page.locator("#threshold").input_value() == "0.4"
     page.get_by_role("button", name="Clear my ratings").click()
-    page.get_by_text("Your forecasts will stand here").wait_for()
+    page.get_by_text("Your forecasts will appear here").wait_for()
     assert page.locator(".film").count() == 0
     visit(page, cinema)
     assert page.locator(".to-rate.rated").count() == 0

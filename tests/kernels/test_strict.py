@@ -1,9 +1,5 @@
 """The strict kernels against plain loops, and for any number of threads against themselves."""
 
-import os
-import signal
-import threading
-
 import numpy as np
 import pytest
 
@@ -89,11 +85,9 @@ def test_error_in_callback_ends_the_fit():
         fit("pmf", ratings, values, P, Q, n_iters=10, callback=refuse)
 
 
-def test_interrupt_ends_the_fit():
+def test_interrupt_ends_the_fit(ctrl_c):
     ratings, values, P, Q = problem("pmf", 5)
-    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
-    with pytest.raises(KeyboardInterrupt):
-        fit("pmf", ratings, values, P, Q, n_iters=10**9)
+    ctrl_c(fit, "pmf", ratings, values, P, Q, n_iters=10**9)
 
 
 @pytest.mark.parametrize("kind", ["softmax", "logistic"])

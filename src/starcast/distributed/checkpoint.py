@@ -1,24 +1,28 @@
 """The state of a fit on disk, so that a new driver can go on with it."""
 
+import contextlib
 import json
 import os
 import shutil
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 
-from starcast import modelfile
+from starcast import _native, modelfile
 from starcast.distributed.plan import Plan
 from starcast.distributed.shards import Shards
-from starcast.errors import FileError, ParameterError, StarcastError
-from starcast.files import replacing
+from starcast.errors import FileError, FileFormatError, ParameterError, StarcastError
+from starcast.files import alone, replacing
 from starcast.models.base import Model
 from starcast.names import plain
 
 LATEST, ROUND, DRAW = "starcast-fit.json", "starcast-round-", "starcast-draw-"  # nobody else has such names
+LOCK = "starcast-fit.lock"
+FORMAT, VERSION = "starcast checkpoint", 1
 NO_MATTER = ("n_jobs", "verbose")  # parameters that do not change a result
 
 
@@ -41,7 +45,7 @@ class State:
 class Checkpoint:
     """A folder with the last state of one fit: ``starcast-fit.json`` names the round, another folder has its arrays.
 
-    The name of a round is written last, so a state is there whole or not at all.
+    The name of a round is written last, so a state is there whole or not at all. One fit works with a folder at a time.
     """
 
     def __init__(self, folder: str | os.PathLike[str], model: Model, shards: Shards) -> None:
@@ -49,7 +53,7 @@ class Checkpoint:
         params = {name: value for name, value in model.get_params().items() if name not in NO_MATTER}
         self._of = {
             "ratings": shards.digest, "model": type(model).__name__, "workers": len(shards),
-            "params": json.loads(json.dumps(params, default=plain)),
+            "params": json.loads(json.dumps(params, default=plain)), "starcast": _native.version,
         }  # fmt: skip
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -58,37 +62,91 @@ class Checkpoint:
                 f"checkpoint must be a folder that can be made, got {str(folder)!r}: {error.strerror}."
             ) from None
 
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep other fits out of the folder meanwhile. Whoever dies lets go."""
+        file = self._folder / LOCK
+        with contextlib.ExitStack() as stack:
+            while True:
+                handle = stack.enter_context(self._open(file))
+                try:
+                    stack.enter_context(alone(handle, is_patient=False))
+                except BlockingIOError:
+                    raise FileError(
+                        f"another fit works with the checkpoint in {self._folder}: {_who(file)}. Wait for its end, or "
+                        "give this one a folder of its own."
+                    ) from None
+                except OSError:
+                    break  # a disk without locks
+                if file.exists() and os.path.samestat(os.fstat(handle.fileno()), file.stat()):
+                    break  # else the fit before has just removed it, and it keeps nobody out
+            handle.truncate(0)
+            handle.write(f"process {os.getpid()} on {socket.gethostname()}")
+            handle.flush()
+            stack.callback(_remove, file)
+            yield
+
+    def _open(self, file: Path) -> TextIO:
+        try:
+            return file.open("a+", encoding="utf-8")
+        except OSError as error:
+            raise FileError(
+                f"the checkpoint cannot be written to {self._folder}: {error.strerror}. Choose another folder."
+            ) from None
+
     def find(self) -> State | None:
         """Return the last state of this fit; None if there is none, an error if it is another fit's."""
         latest = self._folder / LATEST
         if not latest.exists():
             self._drop()  # of a driver that was stopped before the first state was whole
             return None
-        try:
-            told = json.loads(latest.read_text())
-            place = self._folder / told["round"]
-            differs = [name for name, value in self._of.items() if told["of"].get(name) != value]
-        except (OSError, ValueError, KeyError, AttributeError, TypeError):
-            raise FileError(f"{latest} is not the checkpoint of a fit. Give another folder.") from None
+        told = self._told(latest)
+        differs = [name for name, value in self._of.items() if told["of"].get(name) != value]
         if differs:
             raise ParameterError(
                 f"checkpoint must be of the same fit, but in {self._folder} {' and '.join(differs)} differ. "
                 "Give another folder, or delete this one to begin anew."
             )
+        place = self._folder / told["round"]
+        meta, arrays = self._read(place / "shared")
         try:
-            meta, arrays = modelfile.read(place / "shared")
-            users = [modelfile.read(place / f"users-{k}")[1]["rows"] for k in range(self._of["workers"])]
-        except StarcastError as error:
-            raise FileError(
-                f"the checkpoint in {self._folder} is not whole: {error} Delete the folder to begin anew."
+            users = [self._read(place / f"users-{k}")[1]["rows"] for k in range(self._of["workers"])]
+            shared = {n.removeprefix("shared."): a for n, a in arrays.items() if n.startswith("shared.")}
+            return State(meta["seed"], meta["history"], meta["shared"] | shared, arrays["items"], users)
+        except KeyError as missing:
+            raise self._torn(f"it lacks {missing}.") from None
+
+    def _told(self, latest: Path) -> dict[str, Any]:
+        """Return what the folder says of its state, which must be a checkpoint of this version."""
+        try:
+            told = json.loads(latest.read_text(encoding="utf-8"))
+            if told["format"] != FORMAT or not isinstance(told["of"], dict) or not isinstance(told["round"], str):
+                raise ValueError
+            version = told["version"]
+        except (OSError, ValueError, KeyError, TypeError):
+            raise FileFormatError(
+                f"{latest} is not the checkpoint of a fit, or a damaged one. Give another folder, or delete this one."
             ) from None
-        shared = meta["shared"] | {n.removeprefix("shared."): a for n, a in arrays.items() if n.startswith("shared.")}
-        return State(meta["seed"], meta["history"], shared, arrays["items"], users)
+        if version != VERSION:
+            raise FileFormatError(
+                f"{self._folder} holds a checkpoint of the format version {version!r:.20}; this Starcast reads "
+                f"{VERSION}. Finish the fit with the Starcast that began it, or delete the folder to begin anew."
+            )
+        return told  # type: ignore[no-any-return]
+
+    def _read(self, file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+        try:
+            return modelfile.read(file)
+        except StarcastError as error:
+            raise self._torn(str(error)) from None
+
+    def _torn(self, why: str) -> FileError:
+        return FileError(f"the checkpoint in {self._folder} is not whole: {why} Delete the folder to begin anew.")
 
     def bring_draws(self, plan: Plan, state: State) -> None:
         """Give the plan the draws that were kept up to a state."""
         for at in range((state.shared or {}).get("n_kept", 0)):
-            plan.put_draw(at, modelfile.read(self._folder / f"{DRAW}{at}")[1])
+            plan.put_draw(at, self._read(self._folder / f"{DRAW}{at}")[1])
 
     def save(self, state: State, plan: Plan, get: Callable[[Any], Any]) -> None:
         """Write a state, whose rows `get` brings here, and draws that are new; drop the state before."""
@@ -114,7 +172,8 @@ class Checkpoint:
         meta = {"seed": state.seed, "history": state.history, "shared": values}
         modelfile.write(place / "shared", meta, arrays | {"items": get(state.items)})
         with replacing(self._folder / LATEST) as file:
-            file.write_text(json.dumps({"round": place.name, "of": self._of}, indent=1))
+            told = {"format": FORMAT, "version": VERSION, "round": place.name, "of": self._of}
+            file.write_text(json.dumps(told, indent=1), encoding="utf-8")
         self._drop(besides=place.name)
 
     def clear(self) -> None:
@@ -129,3 +188,14 @@ class Checkpoint:
         if not besides:
             for draw in self._folder.glob(f"{DRAW}*"):
                 draw.unlink(missing_ok=True)
+
+
+def _who(lock: Path) -> str:
+    with contextlib.suppress(OSError):
+        return lock.read_text(encoding="utf-8") or "one that has just begun"
+    return "one that has just ended"
+
+
+def _remove(lock: Path) -> None:
+    with contextlib.suppress(OSError):  # Windows keeps a file that is open
+        lock.unlink()

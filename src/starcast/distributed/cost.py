@@ -10,7 +10,6 @@ from starcast.models.chain import MOST_BIASES
 from starcast.models.point import PointFactorization
 
 FACTORS_AT_ONCE = 8  # that ResBeMF solves for together
-KEPT = 5  # bytes of a rating in a fitted model and in a shard: code of the item, score
 SORTING = 40  # bytes of a rating in a worker that sorts them by user and by item; 10 afterwards
 BASE = 150e6  # bytes of a process that has done nothing yet
 
@@ -59,9 +58,10 @@ def round_cost(
               \text{received} = \frac{W-1}{W}\, I\, b_\text{down}, \qquad
               t = \frac{N}{W T r} + (2 q + 2)\, \ell + \frac{\text{sent} + \text{received}}{B}
 
-    The memory of a worker is most while it sorts its ratings, 40 bytes for each; that of the driver holds what a fitted
-    model keeps, the shard that it reads that from, and the rows of the users four times: those of the model, in its own
-    layout and in that of the kernels, the state that was kept, and what arrives.
+    The memory of a worker is most while it sorts its ratings, 40 bytes for each; that of the driver holds the rows of
+    the users about five times: those of the model, in its own layout and, wider, in that of the kernels, the state that
+    was kept, and what arrives. It is that of a fit from a folder, where the ratings stay; those of a table in memory
+    come on top.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def round_cost(
     kept = (users / workers + items / workers) * row.numbers / every
     worker = BASE + SORTING * ratings / workers + users / workers * (2 * row.numbers + 8)
     worker += items * (2 * row.numbers + 8 + 2 * row.up / workers)
-    driver = BASE + (KEPT + KEPT / workers) * ratings + users * (4 * row.numbers + 16) + items * 4 * row.numbers
+    driver = BASE + users * (5 * row.numbers + 16) + items * 5 * row.numbers
     seconds = ratings / (workers * threads * rate)
     if workers > 1:
         seconds += (2 * row.n_questions + 2) * latency + (sent + received) / bandwidth

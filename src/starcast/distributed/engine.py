@@ -117,7 +117,13 @@ class RayEngine:
 
     def _fit(self, ray: Any, model: Model, shards: Shards) -> None:
         self.report_ = Report()
-        checkpoint = Checkpoint(self.checkpoint, model, shards) if self.checkpoint is not None else None
+        if self.checkpoint is None:
+            return self._fit_from(ray, model, shards, None)
+        checkpoint = Checkpoint(self.checkpoint, model, shards)
+        with checkpoint.held():
+            return self._fit_from(ray, model, shards, checkpoint)
+
+    def _fit_from(self, ray: Any, model: Model, shards: Shards, checkpoint: Checkpoint | None) -> None:
         state = checkpoint.find() if checkpoint else None
         seed = state.seed if state else choose_seed(model)
         plan = make_plan(model, shards, seed)
@@ -237,17 +243,16 @@ class Run:
 
 
 def remember(model: Model, shards: Shards) -> None:
-    """Keep what every model keeps of the ratings that it learns from: five bytes for each, one shard at a time."""
+    """Let the model know what every model knows of the ratings that it learns from.
+
+    Those of a folder stay there: the model maps its files, whose codes the workers check, as a model that was loaded
+    maps its own. Whether it is saved or pickled, a copy of them goes with it.
+    """
     model.users_, model.items_ = shards.users, shards.items
     model.scores_, model.titles_ = shards.scores, shards.titles
     model.prior_ = (shards.counts + 1) / (shards.n_ratings + len(shards.scores))
     model.seen_start_ = np.concatenate([[0], np.cumsum(shards.user_counts)])
-    model.seen_items_ = np.empty(shards.n_ratings, np.int32)
-    model.seen_scores_ = np.empty(shards.n_ratings, np.int8)
-    for k in range(len(shards)):
-        shard, (begin, end) = shards.load(k), shards.range(k)
-        here = slice(model.seen_start_[begin], model.seen_start_[end])
-        model.seen_items_[here], model.seen_scores_[here] = shard.item, shard.score
+    model.seen_items_, model.seen_scores_ = shards.columns()
     model.item_counts_ = shards.item_counts
     model.digest_ = shards.digest
     model._index()

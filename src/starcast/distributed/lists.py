@@ -5,6 +5,7 @@ import json
 import os
 import re
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,7 @@ def recommend_all(
     files = [place / f"part-{k:06}.parquet" for k in range(-(-len(users) // users_per_part))]
     missing = [k for k, file in enumerate(files) if _told(file) is None]
     is_shared = n_workers is not None and not isinstance(model, Model)
-    source = (Path(model).absolute(), about["model"]) if is_shared else fitted  # type: ignore[arg-type]
+    source = ModelFile(Path(model).absolute(), about["model"]) if is_shared else fitted  # type: ignore[arg-type]
     tasks = ((files[k], users[k * users_per_part : (k + 1) * users_per_part], ask, about) for k in missing)
     done = len(files) - len(missing)
     if on_progress is not None:
@@ -149,25 +150,27 @@ def _fingerprint(model: Model) -> str:
     return digest.hexdigest()
 
 
-LOADED: dict[tuple[Path, str], Model] = {}  # the model that this worker has mapped into memory, by file and digest
+class ModelFile:
+    """A model that the worker who asks for it maps into memory, once for all tasks."""
+
+    def __init__(self, file: Path, digest: str) -> None:
+        self.file, self.digest = file, digest
+
+    @cached_property
+    def model(self) -> Model:
+        """The model, which must still be the one that was meant."""
+        model = load(self.file)
+        if _fingerprint(model) != self.digest:
+            raise FileError(f"{self.file} has become another model meanwhile. Ask again.")
+        return model
 
 
 def _write_part(
-    source: Model | tuple[Path, str], alone: bool, file: Path, users: Array, ask: dict[str, Any], about: dict[str, Any]
+    source: Model | ModelFile, alone: bool, file: Path, users: Array, ask: dict[str, Any], about: dict[str, Any]
 ) -> None:
-    model = source if isinstance(source, Model) else _mapped(*source)
+    model = source if isinstance(source, Model) else source.model
     if alone and "n_jobs" in model.get_params():  # beside other workers on the same machine
         model.set_params(n_jobs=1)
     frame = model.recommend(users, **ask)
     with replacing(file) as temporary:
         frame.write_parquet(temporary, metadata={ABOUT: json.dumps(about)})
-
-
-def _mapped(file: Path, digest: str) -> Model:
-    if (file, digest) not in LOADED:
-        model = load(file)
-        if _fingerprint(model) != digest:
-            raise FileError(f"{file} has become another model meanwhile. Ask again.")
-        LOADED.clear()
-        LOADED[file, digest] = model
-    return LOADED[file, digest]

@@ -142,14 +142,23 @@ def read_rows(folder: Path, users: tuple[int, int], rows: tuple[int, int]) -> tu
     """Return the counts of a range of users and the items and scores of their ratings, all of them checked."""
     manifest = _read_manifest(folder)
     counts = np.array(_map(folder, "user_counts.npy", "<i8", manifest["users"])[slice(*users)])
-    item = _map(folder, "item.npy", "<i4", manifest["ratings"])[slice(*rows)]
-    score = _map(folder, "score.npy", "|i1", manifest["ratings"])[slice(*rows)]
+    item, score = (column[slice(*rows)] for column in _map_columns(folder, manifest))
     _require(counts.sum() == len(item), folder, "the counts of the users must fit their ratings")
     limits = {"item": (item, manifest["items"]), "score": (score, len(manifest["scores"]))}
     for name, (codes, limit) in limits.items():
         sound = len(codes) == 0 or (codes.min() >= 0 and codes.max() < limit)
         _require(sound, folder, f"the codes of {name}s must be from 0 to {limit - 1:,}")
     return counts, item, score
+
+
+def map_columns(folder: Path) -> tuple[Array, Array]:
+    """Return the items and the scores of all ratings, by user, as views of the files: nothing is read, nor checked."""
+    return _map_columns(folder, _read_manifest(folder))
+
+
+def _map_columns(folder: Path, manifest: Mapping[str, Any]) -> tuple[Array, Array]:
+    n = manifest["ratings"]
+    return _map(folder, "item.npy", "<i4", n), _map(folder, "score.npy", "|i1", n)
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:

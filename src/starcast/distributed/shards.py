@@ -181,6 +181,16 @@ class Shards:
         """Return the ratings of shard `k`."""
         return self.place(k).load()
 
+    def columns(self) -> tuple[Codes, npt.NDArray[np.int8]]:
+        """Return the items and the scores of all ratings by user, not copied: those of a folder are mapped into memory.
+
+        Their codes are not looked at; :meth:`load` checks those of a shard.
+        """
+        if self.folder is not None:
+            return shardfiles.map_columns(self.folder)
+        assert self.whole is not None
+        return self.whole.item, self.whole.score
+
     def recut(self, n: int) -> "Shards":
         """Return the same table in `n` shards; nothing is copied."""
         return replace(self, bounds=cut_evenly(self.user_counts, n))

@@ -1,5 +1,6 @@
 """Many calls of one function: in this process, or by the workers of a Ray cluster."""
 
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -8,6 +9,7 @@ from starcast.distributed.cluster import connect
 from starcast.errors import ClusterError, ParameterError, StarcastError, choose
 
 RETRIES = 3  # of a call whose worker died
+IDLE = 30.0  # seconds without a task, after which a worker lets go of what tasks share
 MOST_WAITING = 4  # results a worker, of which the first is not there yet
 
 
@@ -72,6 +74,7 @@ def run_tasks(
 
 
 ARRIVED: dict[str, tuple[Any, ...]] = {}  # what the tasks of this worker share, by the name of its reference
+CLOCKS: list[threading.Timer] = []  # the one that runs since the last of them ended
 
 
 def sharing(ray: Any, work: Callable[..., Any], shared: tuple[Any, ...]) -> Callable[..., Any]:
@@ -85,10 +88,23 @@ def _work_on(work: Callable[..., Any], box: list[Any], *task: Any) -> Any:
     import ray
 
     name = box[0].hex()
-    if name not in ARRIVED:
+    shared = ARRIVED.get(name)
+    if shared is None:
         ARRIVED.clear()
-        ARRIVED[name] = ray.get(box[0])
-    return work(*ARRIVED[name], *task)
+        shared = ARRIVED[name] = ray.get(box[0])
+    try:
+        return work(*shared, *task)
+    finally:
+        _forget_later()
+
+
+def _forget_later() -> None:
+    """Let go of what tasks share, which takes room in the store of the machine, when no more of them come."""
+    for clock in CLOCKS:
+        clock.cancel()
+    CLOCKS[:] = [threading.Timer(IDLE, ARRIVED.clear)]
+    CLOCKS[0].daemon = True
+    CLOCKS[0].start()
 
 
 class telling:  # noqa: N801, it reads as a verb: with telling(ray): …

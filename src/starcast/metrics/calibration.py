@@ -1,4 +1,4 @@
-"""Whether a reliability of 60 % is right six times in ten."""
+"""Whether a reliability of 60% is right six times in ten."""
 
 from dataclasses import dataclass
 

@@ -40,7 +40,7 @@ def paper_measures(
     distribution : Distribution
         One row per rating of `test`.
     relevant : float, optional
-        The least rating of a relevant item; by default the first score in the upper 30 % of the scale.
+        The least rating of a relevant item; by default the first score in the upper 30% of the scale.
     n : int
         The length of the list of which mAP takes the precision.
     empty : {"undefined", "zero"}
@@ -81,7 +81,7 @@ def paper_measures_by_user(
 
 
 def relevant_from(scores: Floats) -> float:
-    """Return the least score of a relevant item: the first in the upper 30 % of the scale.
+    """Return the least score of a relevant item: the first in the upper 30% of the scale.
 
     >>> relevant_from(np.arange(1.0, 6.0)), relevant_from(np.arange(0.5, 4.5, 0.5))
     (4.0, 3.0)

@@ -26,7 +26,7 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class Searched:
-    """A search as it is drawn: a point per setting, whether it covers 2 % in every fold, whether it is on the front."""
+    """A search as it is drawn: a point per setting, whether it covers 2% in every fold, whether it is on the front."""
 
     coverage: Floats
     quality: Floats
@@ -91,7 +91,7 @@ def curve_bands(run: Run) -> dict[str, dict[str, Band]]:
 
 
 def mean_band(values: Floats) -> Band:
-    """Return mean and 95 % t-interval of each column over the rows that are not NaN there.
+    """Return mean and 95% t-interval of each column over the rows that are not NaN there.
 
     >>> band = mean_band(np.array([[1.0, 2.0], [3.0, np.nan]]))
     >>> band.mean.tolist(), band.rows.tolist()

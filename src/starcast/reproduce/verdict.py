@@ -28,7 +28,7 @@ AGREES = 1e-9  # the published curves are printed with eleven decimals
 class Verdict:
     """One model of one stage: rows compared, the largest difference of each measure, what diverged there and here.
 
-    Rows are numbered from 0 in the order of the published file. A row has diverged if it covers less than 2 % in some
+    Rows are numbered from 0 in the order of the published file. A row has diverged if it covers less than 2% in some
     fold of the search, or at θ = 0 in the test. `differences` leaves out the rows that diverged there,
     `all_differences` does not; `front` is how many rows the fronts have there, here and in common (search only).
     """

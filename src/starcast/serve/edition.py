@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from starcast.datasets import load_sample
-from starcast.errors import FileError
+from starcast.errors import FileError, FileFormatError
 from starcast.models import Model, load, make_model
 from starcast.ratings import Ratings
 from starcast.serve.card import make_card
@@ -48,7 +48,10 @@ def prepare(source: Source, folder: Path) -> Path:
         name, test = name or "MovieLens sample", parts.test
     else:
         _copy(source.file, copy)
-        model = load(copy)
+        try:
+            model = load(copy)
+        except FileFormatError as error:
+            raise FileFormatError(str(error).replace(str(copy), str(source.file))) from None
     if source.read_test is not None:
         test = source.read_test(model)
     (folder / CARD).write_text(json.dumps({"name": name, "card": make_card(model, test)}))

@@ -66,8 +66,8 @@ def named(names: Any, given: Sequence[Any]) -> list[Any]:
 
 
 def _whole(text: str) -> int | str:
-    plain = text.isascii() and text.removeprefix("-").isdecimal() and len(text) < 20
-    return int(text) if plain else text
+    plain = text.isascii() and text.removeprefix("-").isdecimal() and len(text) <= 20
+    return int(text) if plain and -(1 << 63) <= int(text) < 1 << 63 else text
 
 
 def known_user(served: Served, name: Any) -> Any:

@@ -26,6 +26,7 @@ BACKLOG = 2048
 TICK = 0.5  # seconds between two looks at the model file
 ROUND = 2.0  # seconds between two looks at the workers
 SOON = 5.0  # a worker that lived for less is replaced with a delay
+PATIENCE = 900.0  # seconds for making a new edition while an old one is served
 GRACE = 5.0  # seconds beyond the longest answer before workers are killed
 
 log = logging.getLogger("starcast.serve")
@@ -40,6 +41,7 @@ class Post:
     process: BaseProcess | None = None
     line: Connection | None = None
     edition: Path | None = None
+    failed: Path | None = None  # the edition that could not be loaded here
     since: float = 0.0
     delay: float = 0.0
     due: float = field(default=float("inf"))  # when the next process is to be started
@@ -66,9 +68,11 @@ class Supervisor:
         self.watches, self.on_ready = watches and source.file is not None, on_ready
         self.workers, self.posts = workers, list[Post]()
         self.edition: Path | None = None
+        self._before: Path | None = None  # the edition to go back to, until all workers have the new one
         self._context = multiprocessing.get_context("spawn")  # a fork would copy threads' locks, not the threads
         self._made = 0
         self._maker: tuple[BaseProcess, Connection, Path] | None = None
+        self._until = float("inf")  # when the maker must be done
         self._wanted = True  # an edition
         self._seen: tuple[int, ...] | None = None
         self._stops = 0
@@ -107,6 +111,8 @@ class Supervisor:
                 self._hear(lines[happened])
             elif happened in sentinels:
                 self._bury(sentinels[happened])
+        if self._maker and time.monotonic() > self._until:
+            self._maker[0].kill()  # its line breaks, which is heard in the next turn
         for post in self.posts:
             if post.process is None and time.monotonic() >= post.due:
                 self._start(post)
@@ -144,6 +150,7 @@ class Supervisor:
         process.start()
         there.close()
         self._maker = process, here, folder
+        self._until = float("inf") if self.edition is None else time.monotonic() + PATIENCE
 
     def _take(self, process: BaseProcess, line: Connection, folder: Path) -> None:
         """Hand a new edition to the workers, or tell why there is none; at the start that is the end."""
@@ -151,18 +158,25 @@ class Supervisor:
         try:
             error = line.recv()
         except EOFError:
-            error = StarcastError("the process that prepares the model died. There may be too little memory for it.")
+            reason = "the process that prepares the model died. There may be too little memory for it."
+            if time.monotonic() > self._until:
+                reason = f"preparing the model took longer than {PATIENCE:.0f} seconds. Give fewer test ratings."
+            error = StarcastError(reason)
         process.join()
         line.close()
         if error is None:
-            self.edition = folder
+            self.edition, self._before = folder, self._before or self.edition
             for post in self.posts:
                 self._say(post, "load", folder)
             return
         shutil.rmtree(folder, ignore_errors=True)
         if self.edition is None:
             raise error
-        log.error("the new model is not served, the old one stays: %s", error)
+        self._refuse(str(error))
+
+    def _refuse(self, reason: str) -> None:
+        self.posts[0].tally.refuse()
+        log.error("the new model is not served, the old one stays: %s", reason)
 
     # Workers.
 
@@ -172,30 +186,53 @@ class Supervisor:
         post.process = self._context.Process(target=work, args=given, name=f"worker {post.slot}")
         post.process.start()
         there.close()
-        post.line, post.edition, post.since, post.due = here, None, time.monotonic(), float("inf")
+        post.line, post.since, post.due = here, time.monotonic(), float("inf")
+        post.edition = post.failed = None
 
     def _hear(self, post: Post) -> None:
         """Listen to a worker; a line that is dead says nothing, its process will."""
         assert post.line is not None
         try:
-            word, told = post.line.recv()
+            word, folder, *words = post.line.recv()
         except (EOFError, OSError):
             post.line.close()
             post.line = None
             return
         if word == "failed":
-            log.error("worker %d could not load the new model: %s", post.slot, told)
-            return
-        post.edition = told
-        if all(other.edition == self.edition for other in self.posts):
-            for old in self._folder.glob("edition-*"):
-                if old != self.edition and not (self._maker and old == self._maker[2]):
-                    shutil.rmtree(old, ignore_errors=True)  # a map of a removed file stays valid
-            if not self._is_ready:
-                self._is_ready = True
-                self.on_ready()
-            else:
-                log.info("all workers serve edition %s", str(self.edition).rpartition("-")[2])
+            log.error("worker %d could not load the new model: %s", post.slot, *words)
+            post.failed = folder
+        else:
+            post.edition = folder
+        self._settle()
+
+    def _settle(self) -> None:
+        """See that all workers serve one edition: the new one, or the old one if no worker can load it."""
+        if all(post.edition == self.edition for post in self.posts):
+            return self._clear()
+        failed = [post for post in self.posts if post.failed == self.edition]
+        if any(post.edition == self.edition for post in self.posts):
+            for post in failed:
+                self._say(post, "stop")  # another takes its place, and tries again
+        elif self._before is not None and len(failed) == len(self.posts):
+            self.edition, self._before = self._before, None
+            self._refuse("no worker could load it.")
+            for post in self.posts:
+                if post.edition != self.edition:
+                    self._say(post, "load", self.edition)
+            self._settle()
+        return None
+
+    def _clear(self) -> None:
+        """All workers serve the edition: earlier ones can go."""
+        self._before = None
+        for old in self._folder.glob("edition-*"):
+            if old != self.edition and not (self._maker and old == self._maker[2]):
+                shutil.rmtree(old, ignore_errors=True)  # a map of a removed file stays valid
+        if not self._is_ready:
+            self._is_ready = True
+            self.on_ready()
+        else:
+            log.info("all workers serve edition %s", str(self.edition).rpartition("-")[2])
 
     def _bury(self, post: Post) -> None:
         """Note a worker's end and when to start the next: at once, or with growing delays if it did not live long."""
@@ -208,6 +245,10 @@ class Supervisor:
         if post.line is not None:
             post.line.close()
         post.process, post.line, post.due = None, None, time.monotonic() + post.delay
+        was, post.edition = post.edition, None
+        if was is None and self.edition is not None:
+            post.failed = self.edition  # it ended before it could answer
+            self._settle()
 
     def _say(self, post: Post, *words: Any) -> None:
         if post.line is not None:

@@ -25,6 +25,7 @@ ROW = np.dtype(
         ("beat", np.float64),  # when the worker last said so
         ("starts", np.float64),
         ("loads", np.float64),
+        ("refusals", np.float64),
     ]
 )
 PATH_PLACE = {path: place for place, path in enumerate(PATHS)}
@@ -93,6 +94,10 @@ class Tally:
         """Count a model that was loaded."""
         self._row["loads"] += 1
 
+    def refuse(self) -> None:
+        """Count a new model that is not served."""
+        self._row["refusals"] += 1
+
     def count(self, path: str, status: int, seconds: float) -> None:
         """Count an answer."""
         place = PATH_PLACE.get(path)
@@ -139,6 +144,8 @@ class Tally:
         yield f"starcast_worker_starts_total {self._rows['starts'].sum():.0f}"
         yield from _head("model_loads_total", "counter", "Models that workers loaded.")
         yield f"starcast_model_loads_total {self._rows['loads'].sum():.0f}"
+        yield from _head("model_refusals_total", "counter", "New models that could not be served; the old one stayed.")
+        yield f"starcast_model_refusals_total {self._rows['refusals'].sum():.0f}"
         if self.info:
             yield from _head("model_info", "gauge", "The model that is served.")
             labels = ",".join(f'{name}="{value}"' for name, value in self.info.items())

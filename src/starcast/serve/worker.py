@@ -45,8 +45,8 @@ class Rules:
 def work(rules: Rules, slot: int, listener: socket.socket, line: Connection, tally: Path, edition: Path | None) -> None:
     """Serve until told to stop; with an edition, accept nothing before it is loaded.
 
-    The supervisor says ("load", folder) and ("stop",) and hears ("loaded", folder) or ("failed", words). When the line
-    is dead, so is the supervisor, and the worker stops by itself.
+    The supervisor says ("load", folder) and ("stop",) and hears ("loaded", folder) or ("failed", folder, words). When
+    the line is dead, so is the supervisor, and the worker stops by itself.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the supervisor decides
     start_log()
@@ -123,7 +123,7 @@ class Worker:
             try:
                 self.take(await asyncio.to_thread(open_edition, folder, self.rules.limits, self.rules.n_jobs))
             except Exception as error:  # whatever it is, the model that is served stays
-                self._say("failed", tell(error))
+                self._say("failed", folder, tell(error))
             else:
                 self._say("loaded", folder)
 

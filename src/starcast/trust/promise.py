@@ -108,7 +108,7 @@ def choose_threshold(
     kind : {"mode", "error", "share"}
         The reliability that the threshold is compared with: the probability of the mode, or the 1-MAE that the
         distribution expects. ``"share"`` takes the probability of the mode, and for candidates those values that keep
-        the most reliable 1, 2, …, 100 % of the pairs that the model learnt from.
+        the most reliable 1, 2, …, 100% of the pairs that the model learnt from.
     point : {"mode", "median", "mean"}
         The prediction that the promise is about.
     unit : {"rating", "user"}
@@ -160,7 +160,7 @@ def _risk(promise: str, value: float) -> float:
 
 
 def _common_reliabilities(model: Model) -> Floats:
-    """Return the values above which 1, 2, …, 100 % of the training pairs lie."""
+    """Return the values above which 1, 2, …, 100% of the training pairs lie."""
     user = np.repeat(np.arange(len(model.users_), dtype=np.int32), np.diff(model.seen_start_))
     some = np.unique(np.linspace(0, len(user) - 1, N_PAIRS).astype(np.intp))
     answer = Distribution.trusted(model._known_proba(user[some], model.seen_items_[some]), model.scores_)
@@ -184,7 +184,10 @@ def _one_promise(**promises: float | None) -> tuple[str, float]:
     given = {name: value for name, value in promises.items() if value is not None}
     if len(given) != 1:
         found = ", ".join(given) or "none"
-        raise ParameterError(f"choose_threshold keeps exactly one promise of accuracy, mae or coverage, got {found}.")
+        raise ParameterError(
+            f"choose_threshold keeps exactly one promise of accuracy, mae or coverage, got {found}. "
+            "Give accuracy=, mae= or coverage=."
+        )
     return next(iter(given.items()))
 
 

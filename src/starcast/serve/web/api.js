@@ -73,7 +73,7 @@ async function ask(path, options, signal) {
       headers,
       signal: signal ? AbortSignal.any([signal, patience]) : patience,
     });
-    const body = await response.json();
+    const body = parse(await response.text());
     if (response.ok) return body;
     throw new Refused(response.status, body?.error?.message ?? `the service answered ${response.status}`);
   } catch (error) {
@@ -81,4 +81,12 @@ async function ask(path, options, signal) {
     if (response && !response.ok) throw new Refused(response.status, `the service answered ${response.status}`);
     throw new Unreachable(error.message);
   }
+}
+
+const TOKENS = /"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
+
+/** JSON whose whole numbers beyond 2^53, which are names, become text: the service takes names either way. */
+function parse(text) {
+  const safe = (token) => token.startsWith('"') || !/^-?\d{16,}$/.test(token) || Number.isSafeInteger(Number(token));
+  return JSON.parse(/\d{16}/.test(text) ? text.replace(TOKENS, (token) => (safe(token) ? token : `"${token}"`)) : text);
 }

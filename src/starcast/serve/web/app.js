@@ -146,9 +146,9 @@ class Page {
     byId("all").hidden = true;
     this.floor = 0;
     if (this.store.state.who === "user")
-      this.empty.example("Whose forecasts?", "Choose someone it knows, and what it forecasts for them stands here.");
+      this.empty.example("Whose forecasts?", "Choose someone it knows, and their forecasts appear here.");
     else
-      this.empty.example("Your forecasts will stand here", "They come with your first rating and get surer with each.");
+      this.empty.example("Your forecasts will appear here", "They come with your first rating and get surer with each one.");
     this.#choose(this.store.state.threshold);
   }
 

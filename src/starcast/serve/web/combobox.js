@@ -61,7 +61,7 @@ export class Combobox {
     try {
       const { found, total } = await this.ask((signal) => this.search(query, signal));
       if (document.activeElement !== this.input) return;
-      this.stale = false;
+      this.stale = query !== this.input.value.trim();
       this.#show(found);
       this.none.hidden = found.length > 0;
       this.none.textContent = `Nothing found for “${query}”. Try one word of the title, or a year.`;

@@ -35,9 +35,9 @@ export class Connection {
   failed(error) {
     if (error.name === "AbortError") return;
     if (error instanceof Unreachable)
-      this.#outage("The service cannot be reached. What you see is kept; it is tried again by itself.");
+      this.#outage("The service cannot be reached. What you see stays; the page keeps trying.");
     else if (error instanceof Refused && error.status === 503)
-      this.#outage("The service is busy or still starting. It is tried again by itself.");
+      this.#outage("The service is busy or still starting. The page keeps trying.");
     else if (error instanceof Refused && error.status === 401)
       this.#say("This service answers only to those with its token.", { form: true });
     else if (error instanceof Refused) this.#say(`The service declined: ${error.message}`, {});

@@ -41,7 +41,7 @@ export class Empty {
     });
     this.told = make("p", { class: "told" });
     const score = number.format(this.scores[top]);
-    this.words = [`“I bet on ${score}, and I am 52 % sure.”`, "“52 % is below your line. I say nothing.”"];
+    this.words = [`“I bet on ${score}, and I am 52% sure.”`, "“52% is below your line. I say nothing.”"];
     this.figure = make(
       "div",
       { class: "example" },

@@ -51,7 +51,7 @@ export class Shelf {
       this.#drop(film.item);
     }
     await this.fillUp();
-    announce("Other films are offered.");
+    announce("Other films are shown.");
   }
 
   reset() {
@@ -79,7 +79,7 @@ export class Shelf {
         ? rated === 0
           ? "None rated yet"
           : `${rated} rated, ${left} to go`
-        : `${rated} rated. More make it surer`;
+        : `${rated} rated. More ratings make it surer`;
     byId("clear").hidden = rated === 0;
     this.#tally();
     for (const row of this.rows.values()) this.#describe(row);

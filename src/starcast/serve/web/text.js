@@ -21,9 +21,9 @@ function turn(text) {
 export function percent(share) {
   if (share === null || share === undefined || Number.isNaN(share)) return "–";
   const whole = Math.round(share * 100);
-  if (whole === 0 && share > 0) return `<${NBSP}1${NBSP}%`;
-  if (whole === 100 && share < 1) return `>${NBSP}99${NBSP}%`;
-  return `${whole}${NBSP}%`;
+  if (whole === 0 && share > 0) return `<${NBSP}1%`;
+  if (whole === 100 && share < 1) return `>${NBSP}99%`;
+  return `${whole}%`;
 }
 
 const LADDER = [
