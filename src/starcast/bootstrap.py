@@ -84,11 +84,14 @@ def _weights(test: Ratings, n_resamples: int, random_state: int) -> Iterator[Flo
         yield np.array(rows, np.float64)
 
 
-def make_statistic(name: str, test: Ratings, answer: Distribution, relevant: float | None = None) -> Statistic:
-    """Return a function from weights of users to the values of the named measure."""
+def make_statistic(
+    name: str, test: Ratings, answer: Distribution, relevant: float | None = None, point: Floats | None = None
+) -> Statistic:
+    """Return a function from weights of users to the values of the named measure; the paper's may be of any `point`."""
     base, thresholds = parse(name)
     if base not in OVERALL:
-        return _averaged_by_user(base, test, answer, thresholds, relevant)
+        by_threshold = paper_measures_by_user(test, answer, thresholds, relevant=relevant, point=point)
+        return _averaged_by_user(np.array([found[base] for found in by_threshold]).T)
     if base == "ece":
         return _gap(test, answer)
     if base.startswith("aurc"):
@@ -122,18 +125,14 @@ def _losses(name: str, test: Ratings, answer: Distribution) -> Floats:
     return np.asarray((off.cumsum(axis=1)[:, :-1] ** 2).sum(axis=1) / (len(answer.scores) - 1), np.float64)
 
 
-def _averaged_by_user(
-    name: str, test: Ratings, answer: Distribution, thresholds: Sequence[float], relevant: float | None
-) -> Statistic:
-    by_threshold = paper_measures_by_user(test, answer, thresholds, relevant=relevant)
-    values = np.array([found[name] for found in by_threshold]).T  # users, thresholds
+def _averaged_by_user(values: Floats) -> Statistic:  # users, thresholds
     defined = ~np.isnan(values)
     values = np.where(defined, values, 0)
 
     def statistic(weights: Floats) -> Floats:
         total, count = weights @ values, weights @ defined
         mean = total / np.where(count > 0, count, np.nan)
-        return np.asarray(cumulate(mean) if len(thresholds) > 1 else mean[:, 0])
+        return np.asarray(cumulate(mean) if mean.shape[1] > 1 else mean[:, 0])
 
     return statistic
 

@@ -11,23 +11,23 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from starcast import metrics
+from starcast.bootstrap import Statistic, make_statistic
 from starcast.distribution import Distribution
 from starcast.errors import DivergenceError, choose
 from starcast.evaluate import answer_for
-from starcast.metrics.probability import score_codes
 from starcast.models import make_model
 from starcast.ratings import Ratings
 from starcast.results import Results
 from starcast.split import Split, benchmark_split
 from starcast.trust import fit_temperature, temper
 
-Floats = npt.NDArray[np.float64]
 THRESHOLDS = tuple(k / 20 for k in range(20))
 VALIDATION_SEEDS = (1, 2)  # of the splits of the training part on which parameters are chosen
-MEASURES = ("nll", "rps", "ece", "aurc", "accuracy", "1-MAE of the mode", "1-MAE of the median")
+MEASURES = {name: name for name in ("nll", "rps", "ece", "aurc")} | {
+    "accuracy": "accuracy@0", "1-MAE of the mode": "1-MAE@0", "1-MAE of the median": "1-MAE@0",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -160,69 +160,23 @@ def _answer(contender: Contender, params: Mapping[str, Any], split: Split, seed:
 
 def _overall(test: Ratings, answers: Sequence[Distribution], n_resamples: int) -> dict[str, Any]:
     """Return each measure of the first answer, its interval over users, and its range over the seeds."""
-    tables = [_PerRating(test, answer) for answer in answers]
     n_users = len(test.users)
-    rng = np.random.default_rng(0)
-    weights = rng.multinomial(n_users, np.full(n_users, 1 / n_users), n_resamples)
-    resampled = {name: [] for name in MEASURES}  # type: dict[str, list[float]]
-    for weight in weights:
-        for name, value in tables[0].measures(weight.astype(np.float64)).items():
-            resampled[name].append(value)
+    once = np.ones((1, n_users))
+    weights = np.random.default_rng(0).multinomial(n_users, np.full(n_users, 1 / n_users), n_resamples)
+    by_seed = [make_statistics(test, answer) for answer in answers]
     row: dict[str, Any] = {}
-    by_seed = [table.measures(np.ones(n_users)) for table in tables]
     for name in MEASURES:
-        low, high = np.quantile(resampled[name], [0.025, 0.975])
-        row |= {name: by_seed[0][name], f"{name} low": float(low), f"{name} high": float(high)}
-        row[f"{name} range over seeds"] = float(np.ptp([values[name] for values in by_seed]))
+        values = [float(statistics[name](once)[0]) for statistics in by_seed]
+        low, high = np.quantile(by_seed[0][name](weights.astype(np.float64)), [0.025, 0.975])
+        row |= {name: values[0], f"{name} low": float(low), f"{name} high": float(high)}
+        row[f"{name} range over seeds"] = float(np.ptp(values))
     return row
 
 
-class _PerRating:
-    """The losses of every test rating, so that a resample of users is a matter of weights."""
-
-    def __init__(self, test: Ratings, answer: Distribution) -> None:
-        truth, width = test.values, answer.scores[-1] - answer.scores[0]
-        code = score_codes(truth, answer)
-        hot = np.eye(len(answer.scores))[code]
-        chosen = np.take_along_axis(answer.probs, code[:, None], axis=1)[:, 0].astype(np.float64)
-        below = (answer.probs - hot).cumsum(axis=1)[:, :-1]
-        self.user, self.n_users = test.user, len(test.users)
-        self.wrong = (answer.mode() != truth).astype(np.float64)
-        self.pooled = {"nll": -np.log(chosen), "rps": (below**2).sum(axis=1) / (len(answer.scores) - 1)}
-        self.by_user = {
-            "accuracy": 1 - self.wrong,
-            "1-MAE of the mode": 1 - np.abs(answer.mode() - truth) / width,
-            "1-MAE of the median": 1 - np.abs(answer.median() - truth) / width,
-        }
-        self.reliability = answer.reliability().astype(np.float64)
-        self.level = np.unique(-self.reliability, return_inverse=True)[1]
-        self.bin = np.minimum((self.reliability * 15).astype(int), 14)
-
-    def measures(self, user_weight: Floats) -> dict[str, float]:
-        """Return every measure with users counted as often as their weights say."""
-        weight = user_weight[self.user]
-        count = np.bincount(self.user, minlength=self.n_users)
-        values = {name: float((weight * loss).sum() / weight.sum()) for name, loss in self.pooled.items()}
-        for name, gain in self.by_user.items():
-            mean = np.bincount(self.user, gain, self.n_users) / np.maximum(count, 1)
-            values[name] = float((user_weight * mean)[count > 0].sum() / user_weight[count > 0].sum())
-        return values | {"ece": self._ece(weight), "aurc": self._aurc(weight)}
-
-    def _ece(self, weight: Floats) -> float:
-        gap = np.bincount(self.bin, weight * (self.reliability - (1 - self.wrong)), 15)
-        return float(np.abs(gap).sum() / weight.sum())
-
-    def _aurc(self, weight: Floats) -> float:
-        """Return the risk averaged over all coverages; equal reliabilities share theirs, as no threshold parts them."""
-        n = self.level.max() + 1
-        total, risk = np.bincount(self.level, weight, n), np.bincount(self.level, weight * self.wrong, n)
-        full = total > 0
-        total, risk = total[full], risk[full]
-        kept, lost = np.cumsum(total), np.cumsum(risk)
-        # Within a level the share of it that is kept grows from 0 to 1: a handful of steps is exact enough.
-        steps = (np.arange(8) + 0.5) / 8
-        inner = ((lost - risk)[:, None] + risk[:, None] * steps) / ((kept - total)[:, None] + total[:, None] * steps)
-        return float((inner.mean(axis=1) * total).sum() / total.sum())
+def make_statistics(test: Ratings, answer: Distribution) -> dict[str, Statistic]:
+    """Return each measure as a function of how often every user counts."""
+    point = {"1-MAE of the median": answer.median()}
+    return {name: make_statistic(kind, test, answer, point=point.get(name)) for name, kind in MEASURES.items()}
 
 
 def _curves(test: Ratings, answer: Distribution, relevant: float | None) -> list[dict[str, Any]]:

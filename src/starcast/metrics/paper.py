@@ -73,9 +73,13 @@ def paper_measures_by_user(
     *,
     relevant: float | None = None,
     n: int = 10,
+    point: Floats | None = None,
 ) -> list[dict[str, Floats]]:
-    """Return, for each threshold, the four measures as arrays with one value per user, NaN where it is undefined."""
-    users = _Users(test, distribution, relevant, n, distribution.mode())
+    """Return, for each threshold, the four measures as arrays with one value per user, NaN where it is undefined.
+
+    `point` is what is predicted, the mode unless given.
+    """
+    users = _Users(test, distribution, relevant, n, distribution.mode() if point is None else point)
     found = (users.by_user(distribution.keep(threshold)) for threshold in thresholds)
     return [{"1-MAE": 1 - values.pop("MAE")} | values for values in found]
 

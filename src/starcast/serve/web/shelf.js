@@ -79,7 +79,7 @@ export class Shelf {
         ? rated === 0
           ? "None rated yet"
           : `${rated} rated, ${left} to go`
-        : `${rated} rated. More ratings make it surer`;
+        : `${rated} rated. More helps`;
     byId("clear").hidden = rated === 0;
     this.#tally();
     for (const row of this.rows.values()) this.#describe(row);
