@@ -37,6 +37,10 @@ def test_lists_go_to_a_folder(run, model, tmp_path):  # noqa: F811
     assert "1 part in" in message
     parts = pl.read_parquet(tmp_path / "lists" / "part-*.parquet")
     assert parts.equals(sc.load(model).recommend(n=3, threshold=0.3))
+    code, text, _ = run("recommend", model, "--out", tmp_path / "lists", "-n", 3, "--threshold", "0.3", "--json")
+    assert code == 0
+    folder = tmp_path / "lists"
+    assert json.loads(text) == {"folder": str(folder), "parts": [str(folder / "part-000000.parquet")]}
 
 
 @pytest.mark.parametrize(
@@ -50,5 +54,16 @@ def test_an_engine_writes_for_all_users_to_a_folder(run, model, words):  # noqa:
 
 
 def test_a_table_needs_an_ending_that_can_be_written(run, model, tmp_path):  # noqa: F811
-    mistake(run("recommend", model, "1", "--out", tmp_path / "lists"), "unknown ending ''")
+    mistake(
+        run("recommend", model, "1", "--out", tmp_path / "lists"), "a folder takes the lists of all users of the model"
+    )
     mistake(run("recommend", model, "--out", tmp_path / "lists.txt"), "unknown ending '.txt'")
+
+
+def test_how_a_file_is_read_is_told_to_the_one_who_reads_it(run, table, tmp_path):  # noqa: F811
+    sc.Shards.from_ratings(sc.read_ratings(table)).save(tmp_path / "cut")
+    words = ["fit", tmp_path / "cut", "--out", tmp_path / "m", "--engine", "ray"]
+    for option, value in (("--sep", ";"), ("--columns", "a,b,c"), ("--on-bad", "skip"), ("--encoding", "latin-1")):
+        mistake(run(*words, option, value), f"{option} must be given to `starcast shards`, which has read the ratings")
+    mistake(run(*words, "--calibrate"), "--calibrate and --split need a table in memory")
+    assert not (tmp_path / "m").exists()

@@ -1,6 +1,7 @@
 """Shards: the same table in pieces, in memory or in a folder, and folders that are not what they say."""
 
 import json
+import os
 
 import numpy as np
 import pytest
@@ -121,6 +122,17 @@ def test_a_folder_that_is_there_is_left_alone(ratings, folder):
     with pytest.raises(sc.FileError, match=r"is there already\. Remove it, or give the name of a new folder"):
         Shards.from_ratings(ratings).save(folder)
     assert (folder / "shards.json").read_bytes() == before
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no umask")
+@pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o755), (0o077, 0o700), (0o002, 0o775)])
+def test_a_folder_is_as_public_as_others(ratings, tmp_path, mask, mode):
+    before = os.umask(mask)
+    try:
+        Shards.from_ratings(ratings).save(tmp_path / "table")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "table").stat().st_mode & 0o777 == mode
 
 
 def test_a_folder_that_fails_midway_leaves_nothing(ratings, tmp_path, monkeypatch):

@@ -129,7 +129,7 @@ def fit(
     check_target(out_file, ratings)
     reading = {"duplicates": duplicates, "on_bad": on_bad, "encoding": encoding}
     crew = make_engine(engine, workers, checkpoint)
-    table: Any = open_shards(ratings, crew, calibrated or split != "all")
+    table: Any = open_shards(ratings, crew, calibrated or split != "all", reading | {"sep": sep, "columns": columns})
     if table is None:
         table = read_source(ratings, split, "train", sep, columns, **reading)
     is_long = "verbose" in chosen.get_params()
@@ -137,7 +137,7 @@ def fit(
         chosen.set_params(**({"verbose": err.is_terminal} if is_long else {})).fit(table, engine=crew)
     chosen.set_params(**({"verbose": False} if is_long else {}))
     if calibrated:
-        with err.status("calibrating"):
+        with err.status("calibrating" if crew is None else "calibrating, ten fits on this machine alone"):
             chosen = calibrate(chosen, table)
     chosen.save(out_file)
     facts = {"model": type(chosen).__name__, "params": chosen.get_params(), "ratings": len(chosen.seen_items_)}

@@ -24,13 +24,23 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         yield temporary
         with temporary.open("rb+") as file:
             os.fsync(file.fileno())
-        temporary.chmod(0o666 & ~_umask())  # mkstemp makes private files; these are as public as any other
+        temporary.chmod(0o666 & ~umask())  # mkstemp makes private files; these are as public as any other
         temporary.replace(target)
     except OSError as error:
         reason = error.strerror or str(error)
         raise FileError(f"{target} could not be written: {reason}. What was there before is untouched.") from None
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until the disk has the names in a folder, too: after a power failure they are there with their files."""
+    with contextlib.suppress(OSError):  # Windows, which opens no folder
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 @contextlib.contextmanager
@@ -99,7 +109,8 @@ def _make_beside(target: Path) -> Path:
     return Path(name)
 
 
-def _umask() -> int:
+def umask() -> int:
+    """Return what new files and folders of this process do not permit."""
     mask = os.umask(0)
     os.umask(mask)
     return mask

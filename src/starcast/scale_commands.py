@@ -2,7 +2,7 @@
 
 import contextlib
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -44,6 +44,7 @@ State = Annotated[
     Path | None,
     typer.Option("--checkpoint", help="A folder for the state of a fit by an engine, which goes on from there."),
 ]
+UNTOLD = {"sep": None, "columns": None, "duplicates": "error", "on_bad": "error", "encoding": "utf-8"}
 
 
 def make_engine(name: str | None, workers: int | None, checkpoint: Path | None) -> RayEngine | None:
@@ -57,14 +58,21 @@ def make_engine(name: str | None, workers: int | None, checkpoint: Path | None) 
     return RayEngine(workers=2 if workers is None else workers, checkpoint=checkpoint)
 
 
-def open_shards(source: str, engine: RayEngine | None, is_whole_wanted: bool) -> Shards | None:
-    """Return the shards that `starcast shards` left in a folder, if the source is one."""
+def open_shards(
+    source: str, engine: RayEngine | None, is_whole_wanted: bool, reading: Mapping[str, Any]
+) -> Shards | None:
+    """Return the shards that `starcast shards` left in a folder, if the source is one; they have been read already."""
     if not (Path(source) / MANIFEST).is_file():
         return None
     if engine is None:
         raise ParameterError(f"{source} holds shards, which are fitted by an engine. Add --engine ray.")
     if is_whole_wanted:
         raise ParameterError(f"--calibrate and --split need a table in memory, got the shards in {source}.")
+    given = [f"--{name.replace('_', '-')}" for name, value in reading.items() if value != UNTOLD[name]]
+    if given:
+        raise ParameterError(
+            f"{' and '.join(given)} must be given to `starcast shards`, which has read the ratings in {source}."
+        )
     return Shards.open(source)
 
 
@@ -147,7 +155,14 @@ def recommend(
                 model, out_file, n, parse_threshold(threshold), exclude_seen=not include_seen,
                 engine=engine, workers=workers, on_progress=tell,
             )  # fmt: skip
-            return err.print(f"{plural(len(files), 'part')} in {out_file}", highlight=False)
+            err.print(f"{plural(len(files), 'part')} in {out_file}", highlight=False)
+            facts = {"folder": str(out_file), "parts": [str(file) for file in files]}
+            return show(facts, "", as_json) if as_json else None
+        if to_folder:
+            raise ParameterError(
+                "a folder takes the lists of all users of the model, a table those of some: give "
+                f"{out_file} an ending, such as .csv or .parquet."
+            )
         check_ending(out_file)
         fitted = load(model) if ratings is None else fold_file(load(model), ratings)
         whom = fitted.parse_users(users) if users else None

@@ -19,6 +19,7 @@ from numpy.lib import format as npy
 
 from starcast import _native
 from starcast.errors import DataError, FileError, FileFormatError
+from starcast.files import sync_folder, umask
 from starcast.modelfile import decode_texts, encode_texts
 from starcast.names import Array
 from starcast.scale import make_scale
@@ -92,8 +93,10 @@ def making(folder: str | os.PathLike[str]) -> Iterator[Folder]:
         for file in place.path.iterdir():
             with file.open("rb+") as handle:
                 os.fsync(handle.fileno())
-        place.path.chmod(0o755)
+        place.path.chmod(0o777 & ~umask())  # mkdtemp makes private folders; these are as public as any other
+        sync_folder(place.path)
         place.path.replace(target)
+        sync_folder(target.parent)
     except FileError:
         raise
     except OSError as error:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from starcast import _native
+from starcast.errors import FileFormatError
 from starcast.io import (
     GZIP,
     LONGEST_HEADER,
@@ -94,6 +95,11 @@ def _stretches(file: Path, encoding: str, size: int) -> Iterator[tuple[bytes, bo
         if end and text[:end].strip():
             yield text[:end], False
             text = text[end:]
+        elif not end and len(text) >= LONGEST_RECORD:
+            raise FileFormatError(
+                f"{file.name} must have a rating a line, got a line of more than {LONGEST_RECORD >> 20} MB. If lines "
+                "end with a carriage return alone, let them end with a line feed."
+            )
         text += piece
     yield text, True
 
