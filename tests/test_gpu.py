@@ -291,6 +291,22 @@ def test_an_ascent_on_the_gpu_moves_as_one_on_the_cpu():
         assert mine == pytest.approx(theirs, abs=1e-4)
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of NumPy, which interprets
+@pytest.mark.parametrize("where", ["cpu", "cuda"])
+def test_an_ascent_that_overflowed_goes_back_and_climbs_on(where):
+    ratings = planted()
+    ascent = Ascent(Chain(ratings, tie_scores(ratings.counts() / len(ratings), 3, 2), 4, 0, 1), where)
+    started = ascent.climb()
+    before, ascent._length = ascent._length, 1e-38  # steps that no float holds
+    history = [ascent.climb() for _ in range(4)]
+    assert not np.isfinite(history).all()
+    assert ascent._length > 1e-38  # shorter since
+    ascent._length = before
+    assert [ascent.climb() for _ in range(4)][-1] > started
+    ascent.land()
+    assert all(np.isfinite(rows).all() for rows in ascent._chain.rows)
+
+
 def test_ordinalmf_on_the_gpu_answers_and_lists_as_on_the_cpu(monkeypatch):
     monkeypatch.setattr(sc.models.ranking, "has_gpu", lambda: True)
     ratings = planted()

@@ -179,6 +179,8 @@ class Passes:
     def go_back(self) -> None:
         """Put the rows back to where they were kept, at rest."""
         self._kernel.go_back()
+        # What overflowed says nothing about where the rows are now.
+        self.variance = np.where(np.isfinite(self.variance), self.variance, self._most_variance)
         self._measure()
 
     def rows(self, which: int) -> Rows:

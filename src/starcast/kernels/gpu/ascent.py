@@ -97,6 +97,7 @@ class Passes:
             rows.copy_(kept)
             velocity.zero_()
             spelt.copy_(self._spell(rows))
+        self._told[:] = torch.where(self._told.isfinite(), self._told, self._most_told)
         self._measure()
         self._fetch()
 
