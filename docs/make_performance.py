@@ -109,8 +109,7 @@ def where(results: Results) -> str:
     quick = sorted(name for name, part in parts.items() if part.get("quick"))
     if quick:
         lines.append(
-            f"\n**These figures are of a quick run on a busy machine ({', '.join(quick)}): they show what is measured, "
-            "not how fast it is.**"
+            f"\n**Rough figures:** those of {', '.join(quick)} come from a quick run on a busy machine."
         )
     return "\n".join(line for line in lines if line)
 

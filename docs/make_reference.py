@@ -60,7 +60,7 @@ def _command(name: str, command: Any) -> Iterator[str]:
     yield f"`starcast {' '.join([name, *words, '[OPTIONS]'])}`"
     if taken:
         yield table(["argument", "what"], [[f"`{_called(param)}`", _cell(param.help)] for param in taken])
-    yield table(["option", "what", "unless told"], [_option(param) for param in options])
+    yield table(["option", "what", "default"], [_option(param) for param in options])
     if command.epilog:
         yield re.sub(r"\[bold\](.*?)\[/bold\]", r"`\1`", command.epilog)
 
@@ -123,7 +123,7 @@ def _json_kinds(message: Mapping[str, Any], kinds: Mapping[str, Any]) -> Iterato
         yield kinds[reference.rpartition("/")[2]]
 
 
-HEAD = ["field", "type", "unless told"]
+HEAD = ["field", "type", "default"]
 
 
 def _fields(kind: Mapping[str, Any], asked: bool = True) -> str:

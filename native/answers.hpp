@@ -41,7 +41,7 @@ inline double interpolate(double x, const double* knots, const double* values, s
   while (knots[at * step] <= x) ++at;
   const double left = knots[(at - 1) * step], right = knots[at * step];
   const double low = values[(at - 1) * step], high = values[at * step];
-  return low + (high - low) / (right - left) * (x - left);
+  return low + (high - low) * ((x - left) / (right - left));  // a share, not a slope: that may be infinite
 }
 
 // A calibration: rows of one number a score. recalibration.py says what they mean.

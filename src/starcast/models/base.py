@@ -24,14 +24,6 @@ Floats = npt.NDArray[np.floating[Any]]
 class Model(Parametrized):
     """A forecaster of ratings: ``fit(ratings)``, then ``predict_proba(users, items)``.
 
-    Hooks of a subclass: it stores its parameters in ``__init__``, checks them in ``_check_params``, learns in ``_fit``
-    and answers in ``_proba``. What it learns it stores in attributes that end in ``_`` and declares in ``LEARNT``,
-    attribute to axes, so that a model file can be checked before it is trusted, and rows can be added. Copies of it
-    in the layout of kernels are made in ``_index_users`` and ``_index_items``. A subclass that can solve for some rows
-    while the others stand still says so in ``_solves_rows`` and does so in ``_solve_rows``; it then has ``fold_in``,
-    ``explain`` and a ``partial_fit`` that leaves untouched rows alone. What it learns last, from the rows, it learns
-    in ``_finish``.
-
     Attributes
     ----------
     users_, items_ : ndarray
@@ -44,6 +36,16 @@ class Model(Parametrized):
         The ratings by user: those of user *u* stand from ``seen_start_[u]`` to ``seen_start_[u + 1]``, as codes.
     item_counts_ : ndarray of shape (items,)
         How often each item was rated in training.
+
+    Notes
+    -----
+    Hooks of a subclass: it stores its parameters in ``__init__``, checks them in ``_check_params``, learns in ``_fit``
+    and answers in ``_proba``. What it learns it stores in attributes that end in ``_`` and declares in ``LEARNT``,
+    attribute to axes, so that a model file can be checked before it is trusted, and rows can be added. Copies of it
+    in the layout of kernels are made in ``_index_users`` and ``_index_items``. A subclass that can solve for some rows
+    while the others stand still says so in ``_solves_rows`` and does so in ``_solve_rows``; it then has ``fold_in``,
+    ``explain`` and a ``partial_fit`` that leaves untouched rows alone. What it learns last, from the rows, it learns
+    in ``_finish``.
     """
 
     EXTRA: ClassVar[str | None] = None  # what learning needs beyond the core
@@ -51,15 +53,9 @@ class Model(Parametrized):
     MOST_TOUCHED: ClassVar[float] = 1.0  # share of the ratings beyond which `partial_fit` learns afresh
     SETTLES: ClassVar[bool] = True  # whether rows that are solved for come to rest, or stop after so many steps
     BASE: ClassVar[dict[str, str]] = {
-        "users_": "users",
-        "items_": "items",
-        "scores_": "scores",
-        "prior_": "scores",
-        "seen_start_": "users+1",
-        "seen_items_": "ratings",
-        "seen_scores_": "ratings",
-        "item_counts_": "items",
-    }
+        "users_": "users", "items_": "items", "scores_": "scores", "prior_": "scores", "seen_start_": "users+1",
+        "seen_items_": "ratings", "seen_scores_": "ratings", "item_counts_": "items",
+    }  # fmt: skip
     OPTIONAL: ClassVar[dict[str, str]] = {"calibration_": "maps scores", "calibration_gain_": ""}  # after calibrate
 
     users_: Array
