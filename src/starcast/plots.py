@@ -28,7 +28,7 @@ def plot_error_coverage(results: Results, *, highlight: str | None = None, ax: A
         size, width = (4, 1.8) if lit else (2.5, 1)
         ax.plot(x, y, marker="o", markersize=size, linewidth=width, color=colour, label=label, zorder=2 + lit)
     ax.set_xlabel("coverage: share of ratings that are predicted")
-    ax.set_ylabel("1 − MAE of those")
+    ax.set_ylabel("1 − MAE of these predictions")
     ax.set_xlim(-0.02, 1.02)
     ax.legend(frameon=False, loc="best")
     return ax
