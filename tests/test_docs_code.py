@@ -27,6 +27,7 @@ NOT_RUN = {
     r"(make|pip install|apt install) ": "builds or installs; CI does it",
     r"python (benchmarks|docs)/": "measures or draws for minutes to hours",
     r"python examples/": "tests/test_examples.py runs them",
+    r"git clone ": "needs the network",
     r"starcast reproduce ": "takes minutes to hours; tests/test_reproduction.py runs small parts",
     r"starcast serve +#": "fits the sample for half a minute; tests/test_serve_processes.py does it with a smaller model",
     r"(ray|.* --engine ray)\b": "starts a Ray cluster; tests/test_ray_data.py does",
