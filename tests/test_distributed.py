@@ -18,9 +18,9 @@ import pytest
 
 import starcast as sc
 from starcast import cli, modelfile
-from starcast.distributed import checkpoint
+from starcast.distributed import checkpoint, crew
 from starcast.distributed.checkpoint import DRAW, LATEST, LOCK, ROUND, Checkpoint, State
-from starcast.distributed.cost import round_cost
+from starcast.distributed.cost import round_cost, row_of
 from starcast.distributed.crew import Crew, WorkersLostError
 from starcast.distributed.engine import Run
 from starcast.distributed.plan import draw_between
@@ -99,6 +99,19 @@ def test_many_workers_agree_with_one_machine(cluster, table, name, workers):
     cost = round_cost(together, users=120, items=60, ratings=len(table), workers=workers)
     assert engine.report_.sent[-1] == pytest.approx(cost.sent, rel=0.1)
     assert engine.report_.received[-1] == pytest.approx(cost.received, rel=0.1)
+
+
+@pytest.mark.parametrize("name", ["resbemf", "bemf"])
+def test_sums_for_some_owners_at_a_time_give_the_same_bits(cluster, table, monkeypatch, name):
+    engine = sc.RayEngine(workers=3)
+    at_once, sent = MODELS[name].clone().fit(table, engine=engine), engine.report_.sent
+    monkeypatch.setattr(crew, "SUMS_AT_ONCE", 45 * row_of(at_once, 5).up)  # of 60 items, two owners have 40
+    groups = []
+    together = crew.together
+    monkeypatch.setattr(crew, "together", lambda *given: groups.append(together(*given)) or groups[-1])
+    assert_same_bits(at_once, MODELS[name].clone().fit(table, engine=engine))
+    assert [[0, 1], [2]] in groups
+    assert engine.report_.sent == sent
 
 
 def test_a_fit_from_files_is_that_from_memory_and_outlives_them(cluster, table, tmp_path):

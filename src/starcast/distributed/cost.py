@@ -10,7 +10,8 @@ from starcast.models.chain import MOST_BIASES
 from starcast.models.point import PointFactorization
 
 FACTORS_AT_ONCE = 8  # that ResBeMF solves for together
-SORTING = 40  # bytes of a rating in a worker that sorts them by user and by item; 10 afterwards
+SORTING, SORTED = 40, 10  # bytes of a rating in a worker while it sorts them by user and by item, and afterwards
+SUMS_AT_ONCE = 1 << 29  # bytes of sums for others that a worker makes at a time, or of one owner's items
 BASE = 150e6  # bytes of a process that has done nothing yet
 
 
@@ -58,10 +59,11 @@ def round_cost(
               \text{received} = \frac{W-1}{W}\, I\, b_\text{down}, \qquad
               t = \frac{N}{W T r} + (2 q + 2)\, \ell + \frac{\text{sent} + \text{received}}{B}
 
-    The memory of a worker is most while it sorts its ratings, 40 bytes for each; that of the driver holds the rows of
-    the users about five times: those of the model, in its own layout and, wider, in that of the kernels, the state that
-    was kept, and what arrives. It is that of a fit from a folder, where the ratings stay; those of a table in memory
-    come on top.
+    The memory of a worker is most while it sorts its ratings, 40 bytes each, or in a round, when it has made sums of
+    all items for others and got as many, which lie in the object store of its machine. That of the driver holds the
+    rows of the users about five times: those of the model, in its own layout and, wider, in that of the kernels, the
+    state that was kept, and what arrives. It is that of a fit from a folder, where the ratings stay; those of a table
+    in memory come on top.
 
     Parameters
     ----------
@@ -89,8 +91,10 @@ def round_cost(
     share = (workers - 1) / workers * items
     sent, received = share * row.up, share * row.down
     kept = (users / workers + items / workers) * row.numbers / every
-    worker = BASE + SORTING * ratings / workers + users / workers * (2 * row.numbers + 8)
-    worker += items * (2 * row.numbers + 8 + 2 * row.up / workers)
+    sums = items * row.up * (workers > 1)
+    sending = 2 * sums + min(sums, max(SUMS_AT_ONCE, sums / workers))
+    worker = BASE + (users / workers + items) * (2 * row.numbers + 8)
+    worker += max(SORTING * ratings / workers, SORTED * ratings / workers + sending)
     driver = BASE + users * (5 * row.numbers + 16) + items * 5 * row.numbers
     seconds = ratings / (workers * threads * rate)
     if workers > 1:

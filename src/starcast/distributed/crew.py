@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from starcast import _native
+from starcast.distributed.cost import SUMS_AT_ONCE, row_of
 from starcast.distributed.shards import Shards
 from starcast.distributed.worker import Bounds, Worker
 from starcast.errors import ClusterError, ClusterWarning, plural
@@ -34,6 +35,7 @@ class Crew:
         n, n_items = len(shards), len(shards.items)
         self.ranges: list[Bounds] = [(n_items * k // n, n_items * (k + 1) // n) for k in range(n)]
         self.owners = [k for k, (first, last) in enumerate(self.ranges) if last > first]
+        self._most_items = SUMS_AT_ONCE // row_of(plan.model, len(shards.scores)).up
         self._item_counts = self.put(shards.item_counts)
         self._places = [self.put(shards.place(k)) for k in range(n)]
         self._plan_ref = self.put(plan)
@@ -147,16 +149,21 @@ class Crew:
             raise ClusterError(f"the cluster takes nothing any more: {_first_line(error)}") from None
 
     def _ask_everyone(self, asks: dict[int, Any]) -> dict[int, Any]:
-        """Let everyone look at what some owners ask, and these go on with the parts."""
-        owners = list(asks)
-        looked = [
-            worker.look.options(num_returns=len(owners)).remote(owners, *asks.values()) for worker in self._workers
-        ] if owners else []  # fmt: skip
-        by_worker = [parts if len(owners) > 1 else [parts] for parts in looked]
-        return {
-            owner: self._workers[owner].tell.options(num_returns=2).remote(*(parts[at] for parts in by_worker))
-            for at, owner in enumerate(owners)
-        }
+        """Let everyone look at what some owners ask, and these go on with the parts.
+
+        Of some owners after the others: sums of all items at once would be more than a worker has room for.
+        """
+        answers: dict[int, Any] = {}
+        for owners in together(list(asks), self.ranges, self._most_items):
+            looked = [
+                worker.look.options(num_returns=len(owners)).remote(owners, *(asks[owner] for owner in owners))
+                for worker in self._workers
+            ]
+            by_worker = [parts if len(owners) > 1 else [parts] for parts in looked]
+            for at, owner in enumerate(owners):
+                parts = [found[at] for found in by_worker]
+                answers[owner] = self._workers[owner].tell.options(num_returns=2).remote(*parts)
+        return answers
 
     def _start(self, which: Sequence[int], n_cpus: int) -> list[int]:
         """Start workers; return those that the cluster had no place for. If some die at once, that is told first."""
@@ -215,6 +222,24 @@ class Crew:
             except RayError:
                 lost.append(k)
         return lost
+
+
+def together(owners: Sequence[int], ranges: Sequence[Bounds], most: int) -> list[list[int]]:
+    """Return the owners in groups, in their order, that have at most so many items together, or one owner each.
+
+    >>> together([0, 1, 3, 4], [(0, 10), (10, 20), (20, 30), (30, 40), (40, 50)], most=25)
+    [[0, 1], [3, 4]]
+    """
+    groups: list[list[int]] = []
+    n_items = 0
+    for owner in owners:
+        first, last = ranges[owner]
+        if not groups or n_items + last - first > most:
+            groups.append([])
+            n_items = 0
+        groups[-1].append(owner)
+        n_items += last - first
+    return groups
 
 
 def share_threads(cpus: Sequence[float], workers: int) -> int:
