@@ -382,7 +382,8 @@ def test_few_ratings_that_leave_no_doubt_leave_none(camps):
     for start, sign in ((0, 1), (1, -1)):
         given = sc.Ratings.from_arrays(["me"] * 6, range(6), [5 if (i - start) % 2 == 0 else 1 for i in range(6)])
         mean = camps.fold_in(given).predict_proba("me", [6, 8, 10, 7, 9, 11]).mean()
-        assert sign * (mean[:3].mean() - mean[3:].mean()) > 3.8
+        # 3.7 to 4.0 over seeds; were no draw refused, 0.8 to 3.3, and with each seed less than 2.5 for one of the two.
+        assert sign * (mean[:3].mean() - mean[3:].mean()) > 3.4
 
 
 # Files.
