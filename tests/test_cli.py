@@ -87,6 +87,27 @@ def test_a_file_that_is_not_what_its_ending_says_is_named(tmp_path, run):
     mistake(run("fit", file), "ratings.parquet does not begin like a Parquet or Arrow file.")
 
 
+def test_a_place_that_cannot_be_written_to_is_refused_before_the_work(table, model, tmp_path, run, monkeypatch):
+    monkeypatch.setattr(cli, "evaluate", lambda *_, **__: pytest.fail("it was evaluated"))
+    monkeypatch.setattr("starcast.demo.run_demo", lambda *_: pytest.fail("the demo ran"))
+    nowhere = tmp_path / "none" / "x.csv"
+    mistake(run("evaluate", model, table, "--out", nowhere), "cannot be written: No such file or directory")
+    mistake(run("demo", "--out", nowhere), "cannot be written: No such file or directory")
+
+
+def test_forecasts_for_pairs_of_a_file_name_their_users(table, model, run):
+    code, text, _ = run("predict", model, "--pairs", table)
+    assert code == 0
+    head, first = text.splitlines()[:2]
+    assert head.split()[:2] == ["user", "item"]
+    assert first.split()[:2] == table.read_text().splitlines()[1].split(",")[:2]
+
+
+def test_help_may_be_asked_for_in_short(run):
+    assert run("-h")[1] == run("--help")[1]
+    assert "A ratings file" in run("fit", "-h")[1]
+
+
 def test_version_is_the_packages(run):
     assert run("--version")[1].strip() == f"starcast {sc.__version__}"
 

@@ -71,6 +71,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
+    context_settings={"help_option_names": ["--help", "-h"]},
 )
 
 
@@ -166,7 +167,8 @@ def predict(
     if out_file is not None:
         return write_table(frame, out_file)
     names = fitted.titles_for(frame["item"].to_list())
-    table = forecast_table(names, answer, theta, point=point, known=frame["known"].to_list())
+    users = None if pairs is None else frame["user"].to_list()
+    table = forecast_table(names, answer, theta, point=point, known=frame["known"].to_list(), users=users)
     probs = [dict(zip(map(str, answer.scores.tolist()), row, strict=True)) for row in answer.probs.tolist()]
     return show([row | {"probs": p} for row, p in zip(frame.to_dicts(), probs, strict=True)], table, as_json)
 
@@ -304,6 +306,7 @@ def demo(
     """Fit every model on a real sample of MovieLens, compare them, forecast real films, write a report page."""
     from starcast.demo import run_demo  # drawing is an extra
 
+    check_target(out_file)
     found = run_demo(err if as_json else out, out_file)
     if as_json:
         show({"best": found.best, "report": str(out_file), "results": found.results.rows}, None, as_json)

@@ -14,7 +14,7 @@ from rich.console import Console
 from starcast import trust
 from starcast.datasets import DATASETS, load_dataset
 from starcast.errors import ParameterError, choose, plural
-from starcast.files import replacing
+from starcast.files import check_target, replacing
 from starcast.io import read_pairs, read_ratings
 from starcast.models import Model
 from starcast.names import strings
@@ -31,9 +31,10 @@ WRITERS = {".csv": "write_csv", ".parquet": "write_parquet", ".json": "write_jso
 
 
 def check_ending(path: Path | None) -> Path | None:
-    """Refuse an ending that cannot be written before any work is done."""
+    """Refuse an ending or a place that cannot be written to before any work is done."""
     if path is not None:
         choose("ending", path.suffix.lower(), WRITERS)
+        check_target(path)
     return path
 
 

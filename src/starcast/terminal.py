@@ -82,9 +82,15 @@ def forecast_table(
     truth: Sequence[float] | None = None,
     known: Sequence[bool] | None = None,
     title: str = "",
+    users: Sequence[Any] | None = None,
 ) -> Table:
-    """Return a table with a forecast per row: bars over the scores, prediction, reliability, the rating if known."""
+    """Return a table with a forecast per row: bars over the scores, prediction, reliability, the rating if known.
+
+    `users` are those of the rows, where they are not all the same.
+    """
     table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False, padding=(0, 1))
+    if users is not None:
+        table.add_column("user", overflow="ellipsis", no_wrap=True, max_width=20)
     table.add_column("item", overflow="ellipsis", no_wrap=True, max_width=34)
     table.add_column(f"{answer.scores[0]:g}–{answer.scores[-1]:g}", no_wrap=True, min_width=len(answer.scores))
     table.add_column("forecast", justify="right", no_wrap=True, min_width=8)
@@ -97,6 +103,8 @@ def forecast_table(
         note = "" if known is None or known[at] else " (unknown pair)"
         shown = number(float(prediction[at]), 1 if point != "mean" else 2) if keep[at] else "withheld"
         cells: list[str | Text] = [Text(name + note), bars(answer.probs[at]), shown, f"{reliability[at]:.0%}"]
+        if users is not None:
+            cells.insert(0, Text(str(users[at])))
         if truth is not None:
             cells.append(f"{truth[at]:g}")
         table.add_row(*cells, style=KEPT if keep[at] else WITHHELD)
