@@ -5,6 +5,7 @@ import sys
 import pytest
 
 import starcast as sc
+from starcast.distributed import cluster
 from starcast.distributed.cluster import connect
 from starcast.distributed.tasks import workers_of
 
@@ -42,3 +43,27 @@ def test_an_engine_tells_how_many_workers_it_has():
     assert workers_of("ray", 4) == 4
     assert workers_of("ray", None) == 2
     assert workers_of(None, None) is None
+
+
+@pytest.mark.parametrize(
+    ("address", "what"),
+    [
+        (
+            "127.0.0.1:9",
+            r"RAY_ADDRESS=127\.0\.0\.1:9 cannot be joined: no way\. If it asks for a token, .*RAY_AUTH_MODE=token",
+        ),
+        ("local", r"^Ray cannot be started: no way\.$"),
+    ],
+)
+def test_a_cluster_that_cannot_be_joined_is_told_with_what_may_be_missing(monkeypatch, address, what):
+    ray = pytest.importorskip("ray")
+
+    def refuse(**_):
+        raise ConnectionError("'no way.'")  # in quotes, as Ray says it
+
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    monkeypatch.setattr(cluster, "_knock", lambda address: None)
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", refuse)
+    with pytest.raises(sc.ClusterError, match=what):
+        connect(1)

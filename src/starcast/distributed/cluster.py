@@ -61,8 +61,12 @@ def _start(ray: Any, workers: int | None) -> None:
         ray.init(address=address or "local", log_to_driver=False, logging_level="ERROR", **local)
         STARTED_HERE[:] = [] if address else [True]
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-        where = f"the Ray cluster at RAY_ADDRESS={address} cannot be joined" if address else "Ray cannot be started"
-        raise ClusterError(f"{where}: {str(error).splitlines()[0] if str(error) else error!r}") from None
+        why = str(error).strip("'").splitlines()[0].rstrip(".") if str(error) else repr(error)
+        raise ClusterError(
+            f"the Ray cluster at RAY_ADDRESS={address} cannot be joined: {why}. If it asks for a token, as Ray does "
+            "from 2.60 on, set RAY_AUTH_MODE=token here, too, and have its token in ~/.ray/auth_token."
+            if address else f"Ray cannot be started: {why}."
+        ) from None  # fmt: skip
 
 
 def _knock(address: str) -> None:
