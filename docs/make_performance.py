@@ -108,9 +108,7 @@ def where(results: Results) -> str:
     ]
     quick = sorted(name for name, part in parts.items() if part.get("quick"))
     if quick:
-        lines.append(
-            f"\n**Rough figures:** those of {', '.join(quick)} come from a quick run on a busy machine."
-        )
+        lines.append(f"\n**Rough figures:** those of {', '.join(quick)} come from a quick run on a busy machine.")
     return "\n".join(line for line in lines if line)
 
 

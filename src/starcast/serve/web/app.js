@@ -148,7 +148,10 @@ class Page {
     if (this.store.state.who === "user")
       this.empty.example("Whose forecasts?", "Choose someone it knows, and their forecasts appear here.");
     else
-      this.empty.example("Your forecasts will appear here", "They come with your first rating and get surer with each one.");
+      this.empty.example(
+        "Your forecasts will appear here",
+        "They come with your first rating and get surer with each one.",
+      );
     this.#choose(this.store.state.threshold);
   }
 
