@@ -162,7 +162,8 @@ def run_one(step: str, many: Path, place: Path) -> None:
                 "seconds of rounds": [measure.digits(s) for s in engine.report_.seconds],
             }
         found["seconds"] = measure.digits(time.perf_counter() - began)
-    print(json.dumps(found | {"driver MB": round(watch.here), "largest other MB": round(watch.others)}))
+    found |= {"driver MB": round(watch.here), "largest other MB": round(watch.others)}
+    print(json.dumps(found | {"commit": measure.facts()["commit"]}))
 
 
 PARTS = {"agree": agree, "overhead": overhead, "memory": memory}

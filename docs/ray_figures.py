@@ -68,7 +68,8 @@ def overhead(found: Found) -> str:
             )
         ),
     ]
-    return table(["ResBeMF on two cores", ""], rows) + f"\n\n*{_made(found)}*"
+    measured = f"{_made(found)} Memory of the fit: commit `{most['fit']['commit']}`."
+    return table(["ResBeMF on two cores", ""], rows) + f"\n\n*{measured}*"
 
 
 def model(found: Found) -> str:

@@ -1,13 +1,14 @@
 """The way to Ray, as far as it needs no cluster."""
 
 import sys
+import warnings
 
 import pytest
 
 import starcast as sc
 from starcast.distributed import cluster
 from starcast.distributed.cluster import connect
-from starcast.distributed.tasks import workers_of
+from starcast.distributed.tasks import tell_if_busy, workers_of
 
 
 def test_a_missing_ray_is_named_with_the_command_that_installs_it(monkeypatch):
@@ -67,3 +68,20 @@ def test_a_cluster_that_cannot_be_joined_is_told_with_what_may_be_missing(monkey
     monkeypatch.setattr(ray, "init", refuse)
     with pytest.raises(sc.ClusterError, match=what):
         connect(1)
+
+
+def test_a_cluster_without_a_free_cpu_is_told_unless_one_soon_is():
+    class Busy:
+        def __init__(self, *free):
+            self.free = list(free)
+
+        def available_resources(self):
+            return {"CPU": self.free.pop(0)} if len(self.free) > 1 else {"CPU": self.free[0]} if self.free else {}
+
+    for cluster_ in (Busy(), Busy(0.5)):
+        with pytest.warns(sc.ClusterWarning, match=r"no CPU of the Ray cluster is free; the work begins when"):
+            tell_if_busy(cluster_, patience=0.15)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tell_if_busy(Busy(2), patience=0)
+        tell_if_busy(Busy(0, 0, 1), patience=30)

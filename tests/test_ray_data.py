@@ -99,11 +99,12 @@ def test_a_full_disk_of_a_worker_is_told(ratings, tmp_path, monkeypatch):
 
 
 def test_a_worker_lets_go_of_what_tasks_shared_when_no_more_come(monkeypatch):
-    monkeypatch.setattr(tasks, "IDLE", 0.2)
     box = [ray.put((np.ones(100_000),))]
     for number in (1, 2, 3):  # as a worker does it, here
         assert tasks._work_on(lambda kept, number: kept.sum() * number, box, number) == 100_000 * number
         assert list(tasks.ARRIVED) == [box[0].hex()]
+    monkeypatch.setattr(tasks, "IDLE", 0.05)
+    assert tasks._work_on(lambda kept: kept.sum(), box) == 100_000
     (clock,) = tasks.CLOCKS
     clock.join(30)
     assert tasks.ARRIVED == {}

@@ -107,7 +107,7 @@ def shards(
     as_json: Json = False,
 ) -> None:
     """Cut ratings that need not fit in memory into a folder that a fit on many machines reads."""
-    with err.status("reading") as status:
+    with losses_told(), err.status("reading") as status:
         table = cut_ratings(
             ratings, folder, memory=memory, sep=parse_separator(sep), columns=parse_columns(columns),
             duplicates=duplicates, on_bad=on_bad, encoding=encoding, engine=engine, workers=workers,
@@ -144,7 +144,7 @@ def recommend(
     to_folder = out_file is not None and not out_file.suffix
     if (engine is not None or workers is not None) and (not to_folder or users or ratings):
         raise ParameterError("an engine recommends to all users of the model, to a folder: --out lists/ --engine ray")
-    with Progress(console=err, transient=True, disable=not err.is_terminal) as progress:
+    with losses_told(), Progress(console=err, transient=True, disable=not err.is_terminal) as progress:
         task = progress.add_task("recommending", total=None)
 
         def tell(done: int, total: int) -> None:

@@ -1,12 +1,14 @@
 """Many calls of one function: in this process, or by the workers of a Ray cluster."""
 
 import threading
+import time
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from starcast.distributed.cluster import connect
-from starcast.errors import ClusterError, ParameterError, StarcastError, choose
+from starcast.errors import ClusterError, ClusterWarning, ParameterError, StarcastError, choose
 
 RETRIES = 3  # of a call whose worker died
 IDLE = 30.0  # seconds without a task, after which a worker lets go of what tasks share
@@ -79,9 +81,23 @@ CLOCKS: list[threading.Timer] = []  # the one that runs since the last of them e
 
 def sharing(ray: Any, work: Callable[..., Any], shared: tuple[Any, ...]) -> Callable[..., Any]:
     """Return a function that submits ``work(*shared, *task)`` to Ray and returns a reference to what becomes of it."""
+    tell_if_busy(ray)
     remote = ray.remote(num_cpus=1, max_retries=RETRIES)(_work_on)
     box = [ray.put(shared)]  # in a list: a bare reference would be fetched, and its looks-up built, for every task
     return lambda *task: remote.remote(work, box, *task)
+
+
+def tell_if_busy(ray: Any, patience: float = 5.0) -> None:
+    """Warn if no CPU is free, unless one soon is: tasks would wait without a word."""
+    deadline = time.monotonic() + patience
+    while ray.available_resources().get("CPU", 0) < 1:
+        if time.monotonic() > deadline:
+            warnings.warn(
+                "no CPU of the Ray cluster is free; the work begins when others have ended theirs.",
+                ClusterWarning, stacklevel=2,
+            )  # fmt: skip
+            return
+        time.sleep(0.1)
 
 
 def _work_on(work: Callable[..., Any], box: list[Any], *task: Any) -> Any:
