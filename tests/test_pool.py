@@ -39,7 +39,7 @@ class Cluster:
         name = self.name(*piece)
         try:
             if name in self.gates:
-                assert self.gates[name].wait(30)
+                assert self.gates[name].wait(600)
             time.sleep(0.002)
             if name in self.troubles:
                 raise self.troubles[name]
@@ -63,7 +63,7 @@ def work(task, fold):
 
 def ask(tasks, workers, do=work, n_folds=N_FOLDS):
     with pool.ray_pool(workers, do, (), lambda task: [(task, fold) for fold in range(n_folds)], list) as submit:
-        return [future.result(timeout=30) for future in [submit(None, task) for task in tasks]]
+        return [future.result(timeout=600) for future in [submit(None, task) for task in tasks]]
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 7])
@@ -86,10 +86,10 @@ def test_a_piece_that_went_wrong_early_waits_for_those_before_it(cluster):
     gate = cluster.gates["bad", 0] = cluster.gates["bad", 1] = threading.Event()
     with pool.ray_pool(3, work, (), lambda task: [(task, fold) for fold in range(N_FOLDS)], list) as submit:
         bad, good = submit(None, "bad"), submit(None, "good")
-        assert len(good.result(timeout=30)) == N_FOLDS  # the third worker goes on with it
+        assert len(good.result(timeout=600)) == N_FOLDS  # the third worker goes on with it
         assert not bad.done()
         gate.set()
-        assert [record["status"] for record in bad.result(timeout=30)] == ["ok", "ok", "diverged"]
+        assert [record["status"] for record in bad.result(timeout=600)] == ["ok", "ok", "diverged"]
     assert ("bad", 3) not in cluster.begun
 
 
@@ -159,4 +159,4 @@ def test_records_that_cannot_be_joined_are_told(cluster):
         raise ZeroDivisionError
 
     with pool.ray_pool(2, work, (), lambda task: [(task, 0)], fail) as submit, pytest.raises(ZeroDivisionError):
-        submit(None, "a").result(timeout=30)
+        submit(None, "a").result(timeout=600)
