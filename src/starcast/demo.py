@@ -24,7 +24,7 @@ from starcast.terminal import forecast_table, overall_table, threshold_table
 THRESHOLDS = (0.0, 0.4, 0.6)
 OVERALL = ("nll", "rps", "rmse", "ece", "aurc")
 SHOWN = 10  # forecasts of one user
-SILENCE = "Staying silent pays: the fewer ratings a model predicts, the most reliable ones first, the nearer it comes."
+SILENCE = "Staying silent pays: the fewer ratings a model predicts, keeping the most reliable, the closer it comes."
 HONESTY = "Can the reliability be taken at its word? On the dashed line a model is right as often as it says."
 
 
@@ -89,8 +89,8 @@ def pick_forecasts(demo: Demo) -> Forecasts:
     threshold = float(np.floor(np.median(reliability[rows]) * 20) / 20)
     titles = test.titles if test.titles is not None else test.items.astype(str)
     caption = (
-        f"User {test.users[test.user[rows[0]]]}, films the model has never seen this user rate. Forecasts of "
-        f"{demo.best} with a reliability below θ = {threshold:g} are withheld."
+        f"User {test.users[test.user[rows[0]]]}, films that {demo.best} has never seen this user rate; it withholds "
+        f"what is less reliable than θ = {threshold:g}."
     )
     return Forecasts(
         [str(titles[item]) for item in test.item[rows]], answer[rows], test.values[rows].tolist(), threshold, caption
@@ -142,7 +142,7 @@ def _print(console: Console, demo: Demo, ratings: Ratings, forecasts: Forecasts,
     console.print(
         forecast_table(
             forecasts.names, forecasts.answer, forecasts.threshold, truth=forecasts.truth,
-            title=f"[bold]Forecasts of {demo.best}[/bold], θ = {forecasts.threshold:g}",
+            title=f"[bold]Forecasts of {demo.best}[/bold]. {forecasts.caption}",
         )
     )  # fmt: skip
     console.print(f"\nreport page: [bold]{path.resolve()}[/bold]")
