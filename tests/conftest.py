@@ -20,8 +20,10 @@ settings.load_profile("patient")
 signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell starts in the background ignores it
 beside = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
 os.environ["no_proxy"] = os.environ["NO_PROXY"] = f"{beside},127.0.0.1,localhost"  # which no proxy can reach
-# Ray gives up workers that take long to start, and ends some where other programs have filled the memory.
+# Ray gives up workers that take long to start, ends some where other programs have filled the memory, and stores
+# nothing more where they have filled the disk.
 os.environ.update({"RAY_worker_register_timeout_seconds": "600", "RAY_memory_monitor_refresh_ms": "0"})
+os.environ.update({"RAY_local_fs_capacity_threshold": "1"})
 if len(tempfile.gettempdir()) > 30:  # the names of its sockets, 70 letters longer, would be too long
     os.environ.setdefault("RAY_TMPDIR", "/tmp")
 
