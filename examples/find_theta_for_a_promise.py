@@ -1,4 +1,4 @@
-"""Below which reliability must a model be silent, so that half of what it says is exactly right?
+"""Below which reliability must a model stay silent for half of its predictions to be exactly right?
 
 The threshold at which the accuracy happens to be 0.5 on some ratings was chosen because it did well on them, and breaks
 its promise on the next ones about every other time. `choose_threshold` tests instead, and says what surely holds.

@@ -1,4 +1,4 @@
-"""What does a fitted model tell somebody whom it has never met?
+"""What does a fitted model tell someone it has never met?
 
 A few ratings place a newcomer among the users within milliseconds. The model stays as it is; nothing is fitted anew.
 """
