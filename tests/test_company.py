@@ -5,7 +5,7 @@ import pytest
 
 import starcast as sc
 from starcast.kernels import Side, make_sides
-from starcast.models.company import describe, find_company
+from starcast.models.company import FINE, describe, find_company, gather
 
 
 def table(n_users=60, n_items=45, seed=0, empty=False):
@@ -112,3 +112,21 @@ def test_scores_do_not_matter():
     turned = sc.Ratings(ratings.users, ratings.items, ratings.scores, ratings.user, ratings.item, 4 - ratings.score)
     for one, other in zip(find_company(*make_sides(ratings), 4), find_company(*make_sides(turned), 4), strict=True):
         assert np.array_equal(one, other)
+
+
+def test_sums_over_users_are_the_same_wherever_users_are():
+    """What users in several places add up to for the items, and what that makes of all columns."""
+    ratings, rng = table(n_users=300), np.random.default_rng(1)
+    columns, weights = rng.normal(0, 0.1, (300, 5)), rng.random(300)
+
+    def sums(who):
+        here = np.isin(ratings.user, who)
+        names = ratings.users, ratings.items, ratings.scores
+        some = make_sides(sc.Ratings(*names, ratings.user[here], ratings.item[here], ratings.score[here]))[1]
+        return gather(some, np.ones(45), weights, columns, step=FINE)
+
+    whole = sums(np.arange(300))
+    assert whole == pytest.approx((dense(ratings) > 0).T @ (weights[:, None] * columns), abs=1e-9)
+    for n_parts in (2, 3, 9):
+        place = rng.integers(0, n_parts, 300)
+        assert np.array_equal(sum(sums(np.flatnonzero(place == k)) for k in range(n_parts)), whole)

@@ -5,7 +5,7 @@ import pytest
 import scipy.stats
 
 from starcast.models.hierarchy import FIRMNESS, LOOSE, Hierarchy, padded
-from starcast.models.tall import cross, times
+from starcast.models.tall import ROUGH, cross, on_grid, times
 
 RATE = 0.1  # of the exponential distribution that the ridge's strength has beforehand
 
@@ -168,6 +168,23 @@ def test_padding_is_zero():
 def test_tall_products_are_those_of_numpy(n, left, right):
     rng = np.random.default_rng(0)
     A, B, W = (rng.normal(size=shape) for shape in ((n, left), (n, right), (left, right)))
-    assert cross(A, B) == pytest.approx(A.T @ B, abs=1e-9)
+    assert cross(A, B, 2.0**-40) == pytest.approx(A.T @ B, abs=1e-9)
+    assert cross(A, B) == pytest.approx(A.T @ B, abs=2e-5)
     assert times(A, W) == pytest.approx(A @ W, abs=1e-9)
-    assert cross(np.asfortranarray(A), B[::1]) == pytest.approx(A.T @ B, abs=1e-9)
+    assert cross(np.asfortranarray(A), B[::1], 2.0**-40) == pytest.approx(A.T @ B, abs=1e-9)
+
+
+def test_rows_may_lie_anywhere():
+    """Products are on a grid: their sum is the same in any order and any parts, which that of floats is not."""
+    rng = np.random.default_rng(0)
+    A, B = rng.normal(0, 3, (1000, 4)), rng.normal(0, 0.1, (1000, 5))
+    whole, is_rounding_seen = cross(A, B), False
+    for n_parts in (2, 3, 50):
+        order, part = rng.permutation(1000), rng.integers(0, n_parts, 1000)
+        parts = [order[part == k] for k in range(n_parts)]
+        assert np.array_equal(sum(cross(A[some], B[some]) for some in parts), whole)
+        is_rounding_seen |= not np.array_equal(sum(A[some].T @ B[some] for some in parts), A.T @ B)
+    assert is_rounding_seen
+    numbers = rng.normal(0, 1e6, 1000)
+    assert np.abs(on_grid(numbers, ROUGH) - numbers).max() <= ROUGH / 2
+    assert on_grid(numbers, ROUGH)[::-1].sum() == on_grid(numbers, ROUGH).sum()

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 from small import make
 
-from starcast.distributed.moves import Ask, Part, add_up, drive
+from starcast.distributed.moves import Ask, Part, Units, add_up, drive
 from starcast.distributed.ordinal_moves import OrdinalMoves
 from starcast.distributed.point_moves import PointMoves
 from starcast.distributed.score_moves import BeMFMoves, ResBeMFMoves
-from starcast.kernels import fast, make_sides
+from starcast.kernels import Side, fast, make_sides
+from starcast.kernels import reference_ordinal as reference
 from starcast.models.chain import Chain, tie_scores
 from starcast.ratings import Ratings
 
@@ -291,14 +292,15 @@ class Prior:
         self.means = rng.normal(0, 0.2, (N_ITEMS, D)).astype(np.float32)
         self.noise = rng.normal(size=(N_ITEMS, D)).astype(np.float32)
         self.luck = np.log(rng.random(N_ITEMS)).astype(np.float32)
+        self.units = Units(moves.ties.reach(self.others), N_USERS)
 
     @property
     def known(self):
-        return self.means, self.precision
+        return self.units, self.means, self.precision
 
     @property
     def drawn(self):
-        return self.means, self.precision, self.noise, self.luck
+        return self.units, self.means, self.precision, self.noise, self.luck
 
 
 def ordinal(n_factors=6, n_spread_factors=2, n_scores=5, **params):
@@ -315,6 +317,15 @@ ORDINAL = {
 }
 
 
+def assert_same_move(moved, rows, report):
+    """To the bit, wherever the ratings lie."""
+    np.testing.assert_array_equal(moved.rows, rows)
+    assert (moved.loglik, moved.accepted) == (report.loglik, report.accepted)
+    assert (moved.spread is None) == (report.spread is None)
+    if moved.spread is not None:
+        np.testing.assert_array_equal(moved.spread, report.spread)
+
+
 @pytest.mark.parametrize("n_shards", [1, 2, 3, 4])
 @pytest.mark.parametrize("name", ORDINAL)
 def test_ordinal_rows_climb_as_one_machine_makes_them(name, n_shards):
@@ -322,11 +333,8 @@ def test_ordinal_rows_climb_as_one_machine_makes_them(name, n_shards):
     table, prior = Table(n_shards, len(moves.ties.base)), Prior(moves)
     expected, report = table.whole(moves, prior.rows, prior.others, *prior.known, None, None, True)
     move = moves.move(prior.rows, table.counts, *prior.known, is_spread_wanted=True)
-    moved = drive(move, table.answer(moves, prior.others))
-    np.testing.assert_allclose(moved.rows, expected, atol=2e-5)
-    np.testing.assert_allclose(moved.loglik - moved.penalty, report.loglik, rtol=1e-6)
-    np.testing.assert_allclose(moved.spread, report.spread, rtol=1e-4, atol=1e-5)
-    assert not np.allclose(moved.rows, prior.rows, atol=0.01)
+    assert_same_move(drive(move, table.answer(moves, prior.others)), expected, report)
+    assert not np.allclose(expected, prior.rows, atol=0.01)
 
 
 @pytest.mark.parametrize("n_shards", [1, 2, 3, 4])
@@ -336,9 +344,8 @@ def test_ordinal_rows_are_drawn_as_one_machine_draws_them(name, n_shards):
     table, prior = Table(n_shards, len(moves.ties.base)), Prior(moves)
     expected, report = table.whole(moves, prior.rows, prior.others, *prior.drawn)
     moved = drive(moves.move(prior.rows, table.counts, *prior.drawn), table.answer(moves, prior.others))
-    assert 0 < moved.accepted == report.accepted
-    np.testing.assert_allclose(moved.rows, expected, atol=2e-5)
-    np.testing.assert_allclose(moved.loglik - moved.penalty, report.loglik, rtol=1e-6)
+    assert_same_move(moved, expected, report)
+    assert moved.accepted > 0
 
 
 def test_ordinal_draws_are_refused_as_one_machine_refuses_them():
@@ -348,8 +355,8 @@ def test_ordinal_draws_are_refused_as_one_machine_refuses_them():
     prior.noise *= 2
     expected, report = table.whole(moves, prior.rows, prior.others, *prior.drawn)
     moved = drive(moves.move(prior.rows, table.counts, *prior.drawn), table.answer(moves, prior.others))
-    assert 0 < moved.accepted == report.accepted < N_ITEMS
-    np.testing.assert_allclose(moved.rows, expected, atol=1e-3)
+    assert 0 < moved.accepted < N_ITEMS
+    assert_same_move(moved, expected, report)
 
 
 def test_ordinal_steps_are_halved_as_one_machine_halves_them():
@@ -364,9 +371,54 @@ def test_ordinal_steps_are_halved_as_one_machine_halves_them():
     moved = drive(moves.move(prior.rows, table.counts, *prior.known), noting)
     assert len(asked) > 2
     assert 0 < len(asked[2].rows) < N_ITEMS
-    expected, report = table.whole(moves, prior.rows, prior.others, *prior.known)
-    np.testing.assert_allclose(moved.rows, expected, atol=5e-3)
-    np.testing.assert_allclose(moved.loglik - moved.penalty, report.loglik, rtol=1e-5)
+    assert_same_move(moved, *table.whole(moves, prior.rows, prior.others, *prior.known))
+
+
+@pytest.mark.parametrize("longest", [300, 1 << 20], ids=["fine", "coarse"])  # coarse: as if a row had a million ratings
+@pytest.mark.parametrize("name", ORDINAL)
+def test_ordinal_sums_are_the_same_however_ratings_are_spread(name, longest):
+    """Not of ranges of users only: each rating goes to a place of its own choice, in any order."""
+    moves, rng = ORDINAL[name], np.random.default_rng(7)
+    n_scores, n_items, n_users = len(moves.ties.base), 5, 400
+    rows, others = (rng.normal(0, 1, (n, moves.ties.n_columns)).astype(np.float32) for n in (n_items, n_users))
+    user, item = np.arange(n_users * 4) % n_users, rng.integers(0, n_items, n_users * 4)
+    score = rng.integers(0, n_scores, len(user)).astype(np.int8)
+
+    def sums(some):
+        some = some[np.argsort(item[some], kind="stable")]
+        start = np.concatenate([[0], np.cumsum(np.bincount(item[some], minlength=n_items))])
+        side = Side(start, user[some].astype(np.int32), score[some])
+        units = Units(moves.ties.reach(others), longest)
+        return moves.look(side, Ask(rows, "curve", units=units), moves.pack(others))
+
+    whole = sums(np.arange(len(user)))
+    assert np.abs(whole.curve).max() > 1e4
+    for n_places in (1, 2, 7, 60):
+        order, place = rng.permutation(len(user)), rng.integers(0, n_places, len(user))
+        total = add_up([sums(order[place == k]) for k in range(n_places)])
+        np.testing.assert_array_equal(total.loglik, whole.loglik)
+        np.testing.assert_array_equal(total.slope, whole.slope)
+        np.testing.assert_array_equal(total.curve, whole.curve)
+
+
+def test_ordinal_sums_in_units_are_the_sums():
+    """Against double precision by plain loops, from ratings in many places."""
+    moves, table = ordinal(17, 4), Table(4)
+    prior, ties = Prior(moves), moves.ties
+    part = table.answer(moves, prior.others)(Ask(prior.rows, "curve", units=prior.units))
+    slope_unit, bend_unit = reference.ordinal_units(*prior.units, ties.basis.astype(float), ties.ranks)
+    D = ties.n_columns
+    for row, theta in enumerate(prior.rows.astype(float)):
+        mine = slice(table.items.start[row], table.items.start[row + 1])
+        others = prior.others[table.items.other[mine]].astype(float)
+        value, slope, bend = reference.ordinal_row(
+            theta, others, table.items.score[mine], ties.base.astype(float), ties.basis.astype(float), ties.ranks,
+            np.zeros(D), np.zeros((D, D)),
+        )  # fmt: skip
+        assert part.loglik[row] == pytest.approx(value, abs=1e-4)
+        slack = 4 * np.sqrt(len(others) + 1)  # units: each rating is off by less than half of one
+        assert np.abs(part.slope[row] - slope / slope_unit).max() < slack
+        assert np.abs(part.curve[row] - (bend / bend_unit)[np.triu_indices(D)]).max() < slack
 
 
 def test_ordinal_whole_passes_are_a_chain_to_the_bit():
@@ -375,8 +427,9 @@ def test_ordinal_whole_passes_are_a_chain_to_the_bit():
     rows = [side.copy() for side in chain.rows]
     for which, prior in enumerate(chain.priors):  # climbing, before a prior has learnt
         moves.whole(
-            chain.sides[which], rows[which], rows[1 - which], prior.means(moves.ties.stride), prior.precision,
-            is_spread_wanted=True,
+            chain.sides[which], rows[which], rows[1 - which],
+            Units(moves.ties.reach(rows[1 - which]), max(np.diff(chain.sides[which].start))),
+            prior.means(moves.ties.stride), prior.precision, is_spread_wanted=True,
         )  # fmt: skip
     chain.climb()
     for mine, theirs in zip(rows, chain.rows, strict=True):

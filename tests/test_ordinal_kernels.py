@@ -11,7 +11,7 @@ import starcast as sc
 from starcast.kernels import Side, fast, make_sides
 from starcast.kernels import reference_ordinal as reference
 from starcast.kernels.reference import softmax
-from starcast.models.chain import tie_scores
+from starcast.models.chain import Ties, tie_scores
 from starcast.models.hierarchy import padded
 
 COUNTS = (0, 1, 15, 16, 17, 300)  # ratings of the rows: none, a lone lane, a whole group and its neighbours, many
@@ -28,6 +28,11 @@ def over(shapes):
 
 by_shape = over(SHAPES[1::2] if "STARCAST_ISA" in os.environ else SHAPES)  # fewer under other instruction sets
 by_few_shapes = over(SHAPES[::3])
+
+
+def slack_of(ranks):
+    """Terms halfway between two units fall either way; where factors are as many as others, one unit shows."""
+    return 1e-3 if sum(ranks) > 32 else 1e-4
 
 
 class Problem:
@@ -56,8 +61,12 @@ class Problem:
         luck = None if luck is None else np.asarray(luck, np.float32)
         return fast.move_rows(
             self.side, rows, self.others, self.base, self.basis, self.ranks, self.means, self.precision, n_steps,
-            noise, luck, spread, n_threads,
+            noise, luck, spread, *self.units, n_threads,
         )  # fmt: skip
+
+    @property
+    def units(self):
+        return Ties(self.base, self.basis, self.ranks).reach(self.others), max(np.diff(self.side.start), default=0)
 
     def row(self, r):
         """What plain loops need to know of a row, in double precision."""
@@ -70,9 +79,11 @@ class Problem:
         return rows[:, : self.n_columns].astype(float)
 
     def each(self, function, rows, *more):
-        """What plain loops say of each row."""
+        """What plain loops say of each row, from sums in whole units."""
+        units = reference.ordinal_units(*self.units, self.basis.astype(float), self.ranks)
         return [
-            function(x, *args, *self.row(r)) for r, (x, *args) in enumerate(zip(self.bare(rows), *more, strict=True))
+            function(x, *args, *self.row(r), units)
+            for r, (x, *args) in enumerate(zip(self.bare(rows), *more, strict=True))
         ]
 
 
@@ -101,7 +112,7 @@ def test_a_step_is_that_of_plain_loops(n_scores, ranks):
     rows = problem.rows.copy()
     objective, accepted = problem.move(rows, n_steps=1)
     expected = [trial for trial, _ in problem.each(reference.ordinal_step, problem.rows)]
-    assert problem.bare(rows) == pytest.approx(np.array(expected), abs=1e-4)
+    assert problem.bare(rows) == pytest.approx(np.array(expected), abs=slack_of(ranks))
     values = [value for value, _, _ in problem.each(reference.ordinal_row, rows)]
     assert objective == pytest.approx(sum(values), rel=5e-6)
     assert accepted == 0
@@ -118,15 +129,16 @@ def test_a_step_that_goes_too_far_is_halved_as_often_as_in_plain_loops(n_scores,
     assert len(set(halved)) > 1
     assert 12 not in halved
     size = np.abs(np.array(expected) - problem.bare(problem.rows)).max(axis=1)
-    assert (np.abs(problem.bare(rows) - expected).max(axis=1) < 2e-3 * size).all()
+    assert (np.abs(problem.bare(rows) - expected).max(axis=1) < 4e-3 * size).all()
 
 
 @by_few_shapes
 def test_steps_end_at_the_summit(n_scores, ranks):
     problem = Problem(n_scores, ranks)
     problem.move(problem.rows, n_steps=30)
-    start = problem.each(reference.ordinal_row, np.zeros_like(problem.rows))
-    for (_, slope, bend), (_, before, _) in zip(problem.each(reference.ordinal_row, problem.rows), start, strict=True):
+    for r, theta in enumerate(problem.bare(problem.rows)):
+        _, slope, bend = reference.ordinal_row(theta, *problem.row(r))
+        _, before, _ = reference.ordinal_row(np.zeros_like(theta), *problem.row(r))
         assert slope @ np.linalg.solve(bend, slope) < 2e-5  # what is left to gain, twice
         assert np.abs(slope).max() < 2e-2 * max(1, np.abs(before).max())
     assert problem.bare(problem.rows)[0] == pytest.approx(problem.bare(problem.means)[0], abs=1e-5)  # without ratings
@@ -149,11 +161,11 @@ def test_a_draw_ends_where_plain_loops_end_and_is_accepted_as_often(n_scores, ra
     trials, odds = zip(*problem.each(reference.ordinal_draw, problem.rows, problem.bare(problem.noise)), strict=True)
     before = [value for value, _, _ in problem.each(reference.ordinal_row, problem.rows)]
     after = [value for value, _, _ in problem.each(reference.ordinal_row, padded(np.array(trials), problem.stride))]
-    slack = 2e-4 + 5e-5 * np.abs(odds)
+    slack = slack_of(ranks) * (2 + 0.5 * np.abs(odds))
     taken, left = problem.rows.copy(), problem.rows.copy()
     objective, accepted = problem.move(taken, noise=problem.noise, luck=np.array(odds) - slack)
     assert accepted == len(COUNTS)
-    assert problem.bare(taken) == pytest.approx(np.array(trials), abs=1e-4)
+    assert problem.bare(taken) == pytest.approx(np.array(trials), abs=slack_of(ranks))
     assert objective == pytest.approx(sum(after), rel=5e-6)
     objective, accepted = problem.move(left, noise=problem.noise, luck=np.array(odds) + slack)
     assert accepted == 0

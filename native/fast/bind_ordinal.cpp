@@ -17,6 +17,15 @@ namespace {
 
 using Rows = Array<float, 2>;
 using Table = Array<const float, 2>;
+using Counts = Array<int32_t, 2>;
+
+constexpr double objective_step = 0x1p-20;
+
+// The nearest multiple of a step, a power of two: sums of such numbers are exact, hence the same in any order.
+double on_grid(double x, double step) {
+  const double start = step * 0x1.8p52;
+  return (x + start) - start;
+}
 
 // Ranks, columns and scores must fit each other before a kernel walks them.
 struct Shape {
@@ -61,6 +70,13 @@ OrdinalPass pass_of(const Shape& shape, size_t stride, const Array<const float, 
   return pass;
 }
 
+// How large the units of sums over ratings are.
+void count_in(OrdinalPass& pass, const Array<const float, 1>& reach, int64_t longest) {
+  require(static_cast<int>(reach.shape(0)) == pass.n_basis, "reach must be one per basis function.");
+  pass.reach = reach.data();
+  pass.longest = longest;
+}
+
 void point_at(OrdinalPass& pass, const Side& side) {
   pass.indptr = side.indptr;
   pass.other = side.other;
@@ -71,7 +87,8 @@ void point_at(OrdinalPass& pass, const Side& side) {
 std::pair<double, int64_t> move_rows(nb::tuple parts, Rows rows, Table others, Array<const float, 1> base, Table basis,
                                      Array<const int32_t, 1> ranks, Table means, Table precision, int n_steps,
                                      std::optional<Table> noise, std::optional<Array<const float, 1>> luck,
-                                     std::optional<Array<double, 2>> spread, int n_threads) {
+                                     std::optional<Array<double, 2>> spread, Array<const float, 1> reach,
+                                     int64_t longest, int n_threads) {
   const Side side = side_of(parts);
   const Shape shape(base, basis, ranks);
   const size_t stride = rows.shape(1), D = static_cast<size_t>(shape.n_columns);
@@ -90,6 +107,7 @@ std::pair<double, int64_t> move_rows(nb::tuple parts, Rows rows, Table others, A
   require_scores(side, shape.n_scores);
 
   OrdinalPass pass = pass_of(shape, stride, base, basis, ranks, n_steps);
+  count_in(pass, reach, longest);
   point_at(pass, side);
   pass.rows = rows.data();
   pass.others = others.data();
@@ -98,7 +116,7 @@ std::pair<double, int64_t> move_rows(nb::tuple parts, Rows rows, Table others, A
   pass.noise = noise ? noise->data() : nullptr;
   pass.luck = luck ? luck->data() : nullptr;
 
-  // What chunks add up is added in their order, so that it does not depend on who took them.
+  // Sums of chunks are exact, so that it does not matter who took them.
   const int64_t n_chunks = static_cast<int64_t>(side.cuts.size()) - 1;
   std::vector<double> objective(side.n_rows), spreads(spread ? n_chunks * D * D : 0);
   std::vector<int64_t> accepted(n_chunks);
@@ -120,6 +138,7 @@ std::pair<double, int64_t> move_rows(nb::tuple parts, Rows rows, Table others, A
     for (int64_t c = 0; c < n_chunks; ++c)
       for (size_t d = 0; d < D * D; ++d) spread->data()[d] += spreads[c * D * D + d];
   }
+  for (double& value : objective) value = on_grid(value, objective_step);
   return {std::accumulate(objective.begin(), objective.end(), 0.0),
           std::accumulate(accepted.begin(), accepted.end(), int64_t{0})};
 }
@@ -127,7 +146,8 @@ std::pair<double, int64_t> move_rows(nb::tuple parts, Rows rows, Table others, A
 // Sums over the ratings that are here, of rows from `first` on or of some of those.
 void look_ordinal(nb::tuple parts, Rows rows, Table others, Array<const float, 1> base, Table basis,
                   Array<const int32_t, 1> ranks, int64_t first, std::optional<Array<const int64_t, 1>> some,
-                  Array<double, 1> loglik, std::optional<Rows> slope, std::optional<Rows> curve, int n_threads) {
+                  Array<double, 1> loglik, std::optional<Counts> slope, std::optional<Counts> curve,
+                  Array<const float, 1> reach, int64_t longest, int n_threads) {
   const Side side = side_of(parts);
   const Shape shape(base, basis, ranks);
   const size_t n = rows.shape(0), stride = rows.shape(1), D = static_cast<size_t>(shape.n_columns);
@@ -147,6 +167,7 @@ void look_ordinal(nb::tuple parts, Rows rows, Table others, Array<const float, 1
   }
   OrdinalLook look;
   look.pass = pass_of(shape, stride, base, basis, ranks, 0);
+  count_in(look.pass, reach, longest);
   point_at(look.pass, side);
   look.pass.rows = rows.data();
   look.pass.others = others.data();
@@ -165,11 +186,12 @@ void look_ordinal(nb::tuple parts, Rows rows, Table others, Array<const float, 1
 
 // What sums over all ratings make of rows: log-posterior, Newton's step, its promise, the log root of the curvature;
 // with noise a kick, with an origin the squared distance back to it, and the spread if there is room for it.
-void aim_ordinal(Table rows, Array<const double, 1> loglik, Table slope, Table curve, Array<const float, 1> base,
-                 Table basis, Array<const int32_t, 1> ranks, Table means, Table precision, std::optional<Table> noise,
-                 std::optional<Table> origin, Array<double, 1> objective, Rows step, Array<double, 1> promise,
-                 Array<double, 1> size, std::optional<Rows> kick, std::optional<Array<double, 1>> back,
-                 std::optional<Array<double, 2>> spread, int n_threads) {
+void aim_ordinal(Table rows, Array<const double, 1> loglik, Array<const int32_t, 2> slope,
+                 Array<const int32_t, 2> curve, Array<const float, 1> base, Table basis, Array<const int32_t, 1> ranks,
+                 Table means, Table precision, std::optional<Table> noise, std::optional<Table> origin,
+                 Array<double, 1> objective, Rows step, Array<double, 1> promise, Array<double, 1> size,
+                 std::optional<Rows> kick, std::optional<Array<double, 1>> back, std::optional<Array<double, 2>> spread,
+                 Array<const float, 1> reach, int64_t longest, int n_threads) {
   const Shape shape(base, basis, ranks);
   const size_t n = rows.shape(0), stride = rows.shape(1), D = static_cast<size_t>(shape.n_columns);
   const auto fits = [&](const auto& table) { return table.shape(0) == n && table.shape(1) == stride; };
@@ -186,6 +208,7 @@ void aim_ordinal(Table rows, Array<const double, 1> loglik, Table slope, Table c
   if (spread) require(spread->shape(0) == D && spread->shape(1) == D, "spread must be square, a row per column.");
   OrdinalAim aim;
   aim.pass = pass_of(shape, stride, base, basis, ranks, 0);
+  count_in(aim.pass, reach, longest);
   aim.pass.rows = const_cast<float*>(rows.data());  // only read
   aim.pass.means = means.data();
   aim.pass.precision = precision.data();
@@ -217,6 +240,27 @@ void aim_ordinal(Table rows, Array<const double, 1> loglik, Table slope, Table c
   if (!spread) return;
   std::fill_n(spread->data(), D * D, 0.0);
   for (size_t x = 0; x < spreads.size(); ++x) spread->data()[x % (D * D)] += spreads[x];
+}
+
+// The log-posterior alone.
+void value_ordinal(Table rows, Array<const double, 1> loglik, Array<const float, 1> base, Table basis,
+                   Array<const int32_t, 1> ranks, Table means, Table precision, Array<double, 1> objective) {
+  const Shape shape(base, basis, ranks);
+  const size_t n = rows.shape(0), stride = rows.shape(1), D = static_cast<size_t>(shape.n_columns);
+  require(stride % 16 == 0 && stride >= D && means.shape(0) == n && means.shape(1) == stride,
+          "rows and means must be padded alike, to a multiple of 16.");
+  require(precision.shape(0) == D && precision.shape(1) == stride, "precision must have a padded row per column.");
+  require(loglik.shape(0) == n && objective.shape(0) == n, "numbers must be one per row.");
+  OrdinalAim aim;
+  aim.pass = pass_of(shape, stride, base, basis, ranks, 0);
+  aim.pass.rows = const_cast<float*>(rows.data());  // only read
+  aim.pass.means = means.data();
+  aim.pass.precision = precision.data();
+  aim.pass.row_objective = objective.data();
+  aim.loglik = loglik.data();
+  nb::gil_scoped_release release;
+  const std::unique_ptr<float[]> scratch(new float[kernels().ordinal_scratch_floats(aim.pass)]());
+  kernels().ordinal_aim(aim, 0, static_cast<int64_t>(n), scratch.get());
 }
 
 // The numbers of one draw, moved from [row][column][draw] to rows padded with zeros.
@@ -326,10 +370,10 @@ void proba(Array<const int32_t, 1> user, Array<const int32_t, 1> item, Array<con
   crew.run(n_chunks, [&](int64_t c, int) { kernels().ordinal_proba(ask, c * size, std::min(n, (c + 1) * size)); });
 }
 
-// out[r] = weight[r] * sum over the ratings of r of other_weight[other] * X[other]: the product with the table of who
-// rated what, which needs no more memory than its factors.
+// out[r] = weight[r] * sum over the ratings of r of other_weight[other] * X[other], rounded to multiples of a step: the
+// product with the table of who rated what, which needs no more memory than its factors.
 void gather_company(nb::tuple parts, Array<const double, 1> weight, Array<const double, 1> other_weight,
-                    Array<const double, 2> X, Array<double, 2> out, int n_threads) {
+                    Array<const double, 2> X, double step, Array<double, 2> out, int n_threads) {
   const Side side = side_of(parts);
   const size_t width = X.shape(1);
   require(static_cast<int64_t>(weight.shape(0)) == side.n_rows && static_cast<int64_t>(out.shape(0)) == side.n_rows &&
@@ -346,7 +390,7 @@ void gather_company(nb::tuple parts, Array<const double, 1> weight, Array<const 
       for (int64_t n = side.indptr[r]; n < side.indptr[r + 1]; ++n) {
         const double scale = other_weight(side.other[n]);
         const double* x = X.data() + side.other[n] * width;
-        for (size_t d = 0; d < width; ++d) sum[d] += scale * x[d];
+        for (size_t d = 0; d < width; ++d) sum[d] += on_grid(scale * x[d], step);
       }
       for (size_t d = 0; d < width; ++d) sum[d] *= weight(r);
     }
@@ -354,8 +398,9 @@ void gather_company(nb::tuple parts, Array<const double, 1> weight, Array<const 
 }
 
 // Products of tall matrices with few columns, plainly: a threaded library's own threads would wait for each other
-// longer than this takes.
-void cross_products(Array<const double, 2> A, Array<const double, 2> B, Array<double, 2> out) {
+// longer than this takes. Those that are summed over rows are rounded to multiples of a step, so that rows may lie in
+// several places.
+void cross_products(Array<const double, 2> A, Array<const double, 2> B, double step, Array<double, 2> out) {
   const size_t n = A.shape(0), rows = A.shape(1), columns = B.shape(1);
   require(B.shape(0) == n && out.shape(0) == rows && out.shape(1) == columns, "out must be A'B.");
   nb::gil_scoped_release release;
@@ -365,7 +410,7 @@ void cross_products(Array<const double, 2> A, Array<const double, 2> B, Array<do
       const double x = A(r, a);
       const double* b = B.data() + r * columns;
       double* sum = out.data() + a * columns;
-      for (size_t c = 0; c < columns; ++c) sum[c] += x * b[c];
+      for (size_t c = 0; c < columns; ++c) sum[c] += on_grid(x * b[c], step);
     }
 }
 
@@ -388,15 +433,19 @@ void row_products(Array<const double, 2> A, Array<const double, 2> W, Array<doub
 void bind_ordinal(nb::module_& m) {
   m.def("move_rows", &move_rows, "side"_a, "rows"_a.noconvert(), "others"_a.noconvert(), "base"_a.noconvert(),
         "basis"_a.noconvert(), "ranks"_a.noconvert(), "means"_a.noconvert(), "precision"_a.noconvert(), "n_steps"_a,
-        "noise"_a.none(), "luck"_a.none(), "spread"_a.none(), "n_threads"_a);
+        "noise"_a.none(), "luck"_a.none(), "spread"_a.none(), "reach"_a.noconvert(), "longest"_a, "n_threads"_a);
   m.def("look_ordinal", &look_ordinal, "side"_a, "rows"_a.noconvert(), "others"_a.noconvert(), "base"_a.noconvert(),
         "basis"_a.noconvert(), "ranks"_a.noconvert(), "first"_a, "some"_a.noconvert().none(), "loglik"_a.noconvert(),
-        "slope"_a.noconvert().none(), "curve"_a.noconvert().none(), "n_threads"_a);
+        "slope"_a.noconvert().none(), "curve"_a.noconvert().none(), "reach"_a.noconvert(), "longest"_a, "n_threads"_a);
   m.def("aim_ordinal", &aim_ordinal, "rows"_a.noconvert(), "loglik"_a.noconvert(), "slope"_a.noconvert(),
         "curve"_a.noconvert(), "base"_a.noconvert(), "basis"_a.noconvert(), "ranks"_a.noconvert(),
         "means"_a.noconvert(), "precision"_a.noconvert(), "noise"_a.noconvert().none(), "origin"_a.noconvert().none(),
         "objective"_a.noconvert(), "step"_a.noconvert(), "promise"_a.noconvert(), "size"_a.noconvert(),
-        "kick"_a.noconvert().none(), "back"_a.noconvert().none(), "spread"_a.noconvert().none(), "n_threads"_a);
+        "kick"_a.noconvert().none(), "back"_a.noconvert().none(), "spread"_a.noconvert().none(), "reach"_a.noconvert(),
+        "longest"_a, "n_threads"_a);
+  m.def("value_ordinal", &value_ordinal, "rows"_a.noconvert(), "loglik"_a.noconvert(), "base"_a.noconvert(),
+        "basis"_a.noconvert(), "ranks"_a.noconvert(), "means"_a.noconvert(), "precision"_a.noconvert(),
+        "objective"_a.noconvert());
   m.def("place_rows", &place_rows, "side"_a, "features"_a.noconvert(), "others"_a.noconvert(), "weights"_a.noconvert(),
         "precision"_a.noconvert(), "base"_a.noconvert(), "basis"_a.noconvert(), "ranks"_a.noconvert(), "noise"_a.none(),
         "luck"_a.none(), "n_steps"_a, "out"_a.noconvert(), "n_threads"_a);
@@ -404,8 +453,8 @@ void bind_ordinal(nb::module_& m) {
         "base"_a.noconvert(), "basis"_a.noconvert(), "ranks"_a.noconvert(), "weights"_a.noconvert(),
         "out"_a.noconvert(), "n_threads"_a);
   m.def("gather_company", &gather_company, "side"_a, "weight"_a.noconvert(), "other_weight"_a.noconvert(),
-        "X"_a.noconvert(), "out"_a.noconvert(), "n_threads"_a);
-  m.def("cross_products", &cross_products, "A"_a.noconvert(), "B"_a.noconvert(), "out"_a.noconvert());
+        "X"_a.noconvert(), "step"_a, "out"_a.noconvert(), "n_threads"_a);
+  m.def("cross_products", &cross_products, "A"_a.noconvert(), "B"_a.noconvert(), "step"_a, "out"_a.noconvert());
   m.def("row_products", &row_products, "A"_a.noconvert(), "W"_a.noconvert(), "out"_a.noconvert());
 }
 

@@ -161,6 +161,8 @@ struct OrdinalPass {
   const float* basis = nullptr;      // [n_basis][n_scores]
   const float* means = nullptr;      // [row][stride] of the prior
   const float* precision = nullptr;  // [n_columns][stride] of the prior
+  const float* reach = nullptr;      // [n_basis] the largest factor of any other; null: of those that a row rated
+  int64_t longest = 0;               // the most ratings of a row, wherever they lie
   int n_steps = 0;
   const float* noise = nullptr;     // [row][stride] standard normal; null: no draw
   const float* luck = nullptr;      // [row] logarithms of uniform numbers
@@ -170,20 +172,21 @@ struct OrdinalPass {
   int64_t* accepted = nullptr;  // draws accepted
 };
 
-// What ratings say of rows of the ordinal model, to be added up with what those say that lie elsewhere.
+// What ratings say of rows of the ordinal model, to be added up with what those say that lie elsewhere: exactly, since
+// these are whole numbers of units that follow from reach and longest.
 struct OrdinalLook {
-  OrdinalPass pass;                          // its rows are those asked about, one after the other
-  const int64_t* which = nullptr;            // [asked] the row of the side that each of them is
-  double* loglik = nullptr;                  // [asked]
-  float *slope = nullptr, *curve = nullptr;  // [asked][column], [asked][upper triangle]; null: not wanted
+  OrdinalPass pass;                            // its rows are those asked about, one after the other
+  const int64_t* which = nullptr;              // [asked] the row of the side that each of them is
+  double* loglik = nullptr;                    // [asked]
+  int32_t *slope = nullptr, *curve = nullptr;  // [asked][column], [asked][upper triangle]; null: not wanted
 };
 
 // What sums over all ratings, and the prior, make of rows of the ordinal model.
 struct OrdinalAim {
   OrdinalPass pass;  // rows, prior, noise; row_objective and spread are written
   const double* loglik = nullptr;
-  const float *slope = nullptr, *curve = nullptr;
-  float* step = nullptr;                       // [row][stride] Newton's
+  const int32_t *slope = nullptr, *curve = nullptr;  // null: only row_objective is wanted
+  float* step = nullptr;                             // [row][stride] Newton's
   double *promise = nullptr, *size = nullptr;  // [row] what the gradient says of the step; log root of the curvature
   float* kick = nullptr;                       // [row][stride] noise with the inverse of the curvature as covariance
   const float* origin = nullptr;               // [row][stride] where rows came from; null: nobody asks for

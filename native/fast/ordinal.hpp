@@ -4,8 +4,12 @@
 //   eta_j = bias_uj + bias_ij + p_uj . q_ij
 // so that they are linear in the numbers of one row, and the log-posterior of a row is concave. A row is laid out as
 // the factors of basis function 0, those of 1, ..., then the biases, then zeros up to a multiple of 16.
+//
+// Sums over ratings are exact (exact_sums.hpp), whole numbers of units that depend on the largest factors of the
+// others: the ratings of a row may lie in several places and still move it to the same bits.
 #pragma once
 
+#include "exact_sums.hpp"
 #include "kernels.hpp"
 #include "triangles.hpp"
 
@@ -18,7 +22,7 @@ class OrdinalRow : private Triangles {
  public:
   static STARCAST_INLINE int64_t scratch_floats(const OrdinalPass& p) {
     const int64_t D = p.stride, J = p.n_basis, S = p.n_scores, wide = D + 16 * J;
-    return 2 * D * D + 6 * D + G * (D + wide + 2 * J + S + J * J) + sums_floats(wide, D, J) + J * J * S + 64;
+    return 3 * D * D + 7 * D + wide + G * (D + wide + 2 * J + S + J * J) + 4 * sums_floats(wide, D, J) + J * J * S + 64;
   }
 
   OrdinalRow(const OrdinalPass& pass, float* scratch)
@@ -39,13 +43,19 @@ class OrdinalRow : private Triangles {
     scratch = take(scratch, &products_, static_cast<int64_t>(J_) * J_ * S_);
     scratch = take(scratch, &v_, G * stride_ + 16);
     scratch = take(scratch, &w_, static_cast<int64_t>(G) * wide_[J_]);
-    sums_ = scratch;
+    scratch = take(scratch, &odd_, wide_[J_]);
+    for (int j = 0; j < J_; ++j)
+      for (int d = wide_[j]; d < wide_[j + 1]; ++d) odd_[d] = d - wide_[j] < p_.ranks[j] ? last_bit : 0.0f;
+    bias_pull_ = wide_[J_];
+    bias_square_ = bias_pull_ + J_ * G;
+    crosses_ = bias_square_ + J_ * J_ * G;
+    blocks_ = crosses_ + J_ * wide_[J_];
     sums_floats_ = sums_floats(wide_[J_], K_, J_);
-    scratch = take(scratch, &pulls_, wide_[J_]);
-    scratch = take(scratch, &bias_pull_, J_);
-    scratch = take(scratch, &bias_square_, J_ * J_);
-    scratch = take(scratch, &crosses_, static_cast<int64_t>(J_) * wide_[J_]);
-    blocks_ = scratch;
+    float** const sums[] = {&sums_, &starts_, &units_};
+    for (float** vector : sums) scratch = take(scratch, vector, sums_floats_);
+    totals_ = reinterpret_cast<int32_t*>(scratch);
+    told_ = totals_ + sums_floats_;
+    if (p_.reach) choose_units(p_.reach, p_.longest);
     float* product = products_;
     for (int a = 0; a < J_; ++a)
       for (int b = 0; b <= a; ++b)
@@ -54,41 +64,51 @@ class OrdinalRow : private Triangles {
 
   void move(int64_t row) {
     float* theta = p_.rows + row * stride_;
-    double now = look(row, theta, g_, U_), size = factorize(U_);
+    if (!p_.reach) measure(row);
+    double now = look(row, theta, g_, U_), size = factorize(U_, p_.precision);
     if (p_.spread) add_inverse();
     for (int n = 1; n <= p_.n_steps && climb(row, theta, now); ++n) {
       if (n == p_.n_steps && !p_.noise) break;  // nobody asks for the curvature where the steps end
       now = look(row, theta, g_, U_);
-      size = factorize(U_);
+      size = factorize(U_, p_.precision);
     }
     if (p_.noise) now = jump(row, theta, now, size);
     p_.row_objective[row] = now;
   }
 
-  // The likelihood alone, for sums over several places.
+  // The likelihood alone, for sums over several places: whole numbers of units.
   void tell(const OrdinalLook& ask, int64_t k) {
     const float* theta = p_.rows + k * stride_;
     if (!ask.curve) {
       ask.loglik[k] = likelihood(ask.which[k], theta);
       return;
     }
-    ask.loglik[k] = slopes(ask.which[k], theta, g_, U_);
-    float *slope = ask.slope + k * D_, *curve = ask.curve + k * D_ * (D_ + 1) / 2;
+    ask.loglik[k] = count(ask.which[k], theta);
+    int32_t *const slope = told_, *const H = told_ + stride_, *curve = ask.curve + k * D_ * (D_ + 1) / 2;
+    arrange([this](int64_t at) { return totals_[at]; }, slope, H);
     for (int d = 0; d < D_; ++d) {
-      slope[d] = g_[d];
-      for (int e = d; e < D_; ++e) *curve++ = U_[static_cast<int64_t>(d) * stride_ + e];
+      ask.slope[k * D_ + d] = slope[d];
+      for (int e = d; e < D_; ++e) *curve++ = H[static_cast<int64_t>(d) * stride_ + e];
     }
   }
 
-  // What such sums make of a row.
+  // What such sums make of a row; without slopes, of its log-posterior alone.
   void aim(const OrdinalAim& sums, int64_t row) {
-    const float *theta = p_.rows + row * stride_, *curve = sums.curve + row * D_ * (D_ + 1) / 2;
+    const float* theta = p_.rows + row * stride_;
+    if (!sums.slope) {
+      p_.row_objective[row] = sums.loglik[row] - prior(row, theta, nullptr, nullptr);
+      return;
+    }
+    if (!has_units_) arrange([this](int64_t at) { return units_[at]; }, g1_, U1_);
+    has_units_ = true;
     for (int64_t n = 0; n < static_cast<int64_t>(stride_) * stride_; ++n) U_[n] = 0;
-    for (int d = 0; d < stride_; ++d) g_[d] = d < D_ ? sums.slope[row * D_ + d] : 0.0f;
+    for (int d = 0; d < stride_; ++d) g_[d] = d < D_ ? static_cast<float>(sums.slope[row * D_ + d]) * g1_[d] : 0.0f;
+    const int32_t* curve = sums.curve + row * D_ * (D_ + 1) / 2;
     for (int d = 0; d < D_; ++d)
-      for (int e = d; e < D_; ++e) U_[static_cast<int64_t>(d) * stride_ + e] = *curve++;
+      for (int64_t e = d, at = static_cast<int64_t>(d) * stride_; e < D_; ++e)
+        U_[at + e] = static_cast<float>(*curve++) * U1_[at + e];
     p_.row_objective[row] = sums.loglik[row] - prior(row, theta, g_, U_);
-    sums.size[row] = factorize(U_);
+    sums.size[row] = factorize(U_, p_.precision);
     if (p_.spread) add_inverse();
     solve(U_, g_, step_);
     for (int d = 0; d < stride_; ++d) sums.step[row * stride_ + d] = step_[d];
@@ -107,7 +127,7 @@ class OrdinalRow : private Triangles {
  private:
   // What a look at a row adds up over its ratings, before it is put in order.
   static STARCAST_INLINE int64_t sums_floats(int64_t wide, int64_t K, int64_t J) {
-    return wide + J + J * J + J * wide + K * wide;
+    return wide + G * (J + J * J) + J * wide + K * wide;
   }
   static STARCAST_INLINE float* take(float* from, float** vector, int64_t n) {
     *vector = from;
@@ -134,16 +154,74 @@ class OrdinalRow : private Triangles {
   }
 
   double slopes(int64_t row, const float* theta, float* g, float* H) {
-    for (int64_t n = 0; n < sums_floats_; ++n) sums_[n] = 0;
-    double objective = 0;
-    for (int64_t n = p_.indptr[row]; n < p_.indptr[row + 1]; n += G) objective += meet(theta, n, ratings_left(row, n));
-    for (int d = 0; d < stride_; ++d) g[d] = 0;
-    for (int j = 0; j < J_; ++j) {
-      for (int d = 0; d < p_.ranks[j]; ++d) g[first_[j] + d] = pulls_[wide_[j] + d];
-      g[K_ + j] = bias_pull_[j];
-    }
-    assemble(H);
+    const double objective = count(row, theta);
+    arrange([this](int64_t at) { return static_cast<float>(totals_[at]) * units_[at]; }, g, H);
     return objective;
+  }
+
+  // The log-likelihood, and its sums as whole numbers of their units.
+  double count(int64_t row, const float* theta) {
+    double objective = 0;
+    const int64_t end = p_.indptr[row + 1];
+    int64_t n = p_.indptr[row];
+    for (int64_t k = 0; k < sums_floats_; ++k) totals_[k] = 0;
+    while (n < end) {
+      for (const int64_t stop = n + longest_exact; n < end && n < stop; n += G)
+        objective += meet(theta, n, ratings_left(row, n));
+      carry(sums_, starts_, totals_, sums_floats_);
+    }
+    for (int at = bias_pull_; at < crosses_; at += G)
+      for (int t = 1; t < G; ++t) totals_[at] += totals_[at + t];
+    return objective;
+  }
+
+  // Units so large that no sum over ratings rounds: what a rating can add at most is a fixed number of them. Residuals
+  // lie within the range of their basis function, and covariances within a quarter of the product of two.
+  void choose_units(const float* reach, int64_t n_ratings) {
+    const int bits = exact_bits(n_ratings);
+    float range[max_scores];
+    for (int j = 0; j < J_; ++j) {
+      float low = p_.basis[j * S_], high = low;
+      for (int s = 1; s < S_; ++s) {
+        low = p_.basis[j * S_ + s] < low ? p_.basis[j * S_ + s] : low;
+        high = p_.basis[j * S_ + s] > high ? p_.basis[j * S_ + s] : high;
+      }
+      range[j] = high - low;
+    }
+    const auto set = [&](int64_t at, int64_t n, float most) {
+      const float unit = unit_of(most, bits);
+      for (int64_t k = at; k < at + n; ++k) {
+        units_[k] = unit;
+        starts_[k] = sums_[k] = start_of(unit);
+      }
+    };
+    for (int b = 0; b < J_; ++b) {
+      const int width = wide_[b + 1] - wide_[b];
+      set(wide_[b], width, range[b] * reach[b]);
+      set(bias_pull_ + b * G, G, range[b]);
+      for (int a = 0; a < J_; ++a) {
+        const float bend = range[a] * range[b] * 0.25f;
+        set(bias_square_ + (a * J_ + b) * G, G, bend);
+        set(crosses_ + a * wide_[J_] + wide_[b], width, bend * reach[b]);
+        set(block_at(a, b), static_cast<int64_t>(p_.ranks[a]) * width, bend * reach[a] * reach[b]);
+      }
+    }
+  }
+
+  // Units for a row whose ratings are all here, whatever is asked of other rows: from the others that it rated.
+  void measure(int64_t row) {
+    float reach[max_scores];
+    for (int d = 0; d < stride_; ++d) trial_[d] = 0;
+    for (int64_t n = p_.indptr[row]; n < p_.indptr[row + 1]; ++n)
+      for (int d = 0; d < stride_; d += 16) {
+        const Sixteen x = Sixteen::load(p_.others + int64_t{p_.other[n]} * stride_ + d);
+        max(max(x, Sixteen::all(0.0f) - x), Sixteen::load(trial_ + d)).store(trial_ + d);
+      }
+    for (int j = 0; j < J_; ++j) {
+      reach[j] = 0;
+      for (int d = first_[j]; d < first_[j + 1]; ++d) reach[j] = trial_[d] > reach[j] ? trial_[d] : reach[j];
+    }
+    choose_units(reach, p_.indptr[row + 1] - p_.indptr[row]);
   }
 
   STARCAST_INLINE int ratings_left(int64_t row, int64_t n) const {
@@ -156,12 +234,12 @@ class OrdinalRow : private Triangles {
     gather<true>(theta, n, count);
     const double gain = softmax<true>(p_.score + n, count);
     for (int b = 0; b < J_; ++b) {
-      bias_pull_[b] += sum(Sixteen::load(pull_ + b * G));
-      add_rows(pulls_ + wide_[b], b, pull_ + b * G, 1, count);
-      add_rows(crosses_ + wide_[b], b, C_ + b * J_ * G, J_, count);
+      add_lanes(sums_ + bias_pull_ + b * G, pull_ + b * G);
+      add_rows(sums_ + wide_[b], b, pull_ + b * G, 1, count);
+      add_rows(sums_ + crosses_ + wide_[b], b, C_ + b * J_ * G, J_, count);
       for (int a = 0; a <= b; ++a) {
         const float* C = C_ + (a * J_ + b) * G;
-        bias_square_[a * J_ + b] += sum(Sixteen::load(C));
+        add_lanes(sums_ + bias_square_ + (a * J_ + b) * G, C);
         add_block(a, b, C, count);
       }
     }
@@ -196,7 +274,7 @@ class OrdinalRow : private Triangles {
   }
 
   // The log-likelihood; for slopes also probabilities, the residuals pulled back through the basis, and their
-  // covariance through the basis, all zero for lanes without a rating.
+  // covariance through the basis, nothing for lanes without a rating.
   template <bool Slopes>
   double softmax(const int8_t* score, int count) {
     Sixteen top = Sixteen::all(-1e30f), total = Sixteen::all(0.0f);
@@ -216,9 +294,8 @@ class OrdinalRow : private Triangles {
       e.store(prob_ + s * G);
       total = total + e;
     }
-    (Sixteen::load(logit) - top - log(total)).store(logs);
-    double gain = 0;
-    for (int t = 0; t < count; ++t) gain += static_cast<double>(logs[t]);
+    ((Sixteen::load(logit) - top - log(total)) * Sixteen::load(on)).store(logs);
+    const double gain = exact_sum(logs);
     if constexpr (!Slopes) return gain;
     const Sixteen scale = reciprocal(total) * Sixteen::load(on);
     for (int j = 0; j < J_; ++j) {
@@ -227,8 +304,10 @@ class OrdinalRow : private Triangles {
       (mean * scale).store(pull_ + j * G);
     }
     covary(scale);
-    for (int j = 0; j < J_; ++j)
+    for (int j = 0; j < J_; ++j) {
       for (int t = 0; t < count; ++t) pull_[j * G + t] = p_.basis[j * S_ + score[t]] - pull_[j * G + t];
+      odd(Sixteen::load(pull_ + j * G)).store(pull_ + j * G);
+    }
     return gain;
   }
 
@@ -238,11 +317,13 @@ class OrdinalRow : private Triangles {
       for (int b = 0; b <= a; ++b, products += S_) {
         Sixteen c = Sixteen::all(0.0f);
         for (int s = 0; s < S_; ++s) c = fma(Sixteen::load(prob_ + s * G), Sixteen::all(products[s]), c);
-        c = c * scale - Sixteen::load(pull_ + a * G) * Sixteen::load(pull_ + b * G);
+        c = odd(c * scale - Sixteen::load(pull_ + a * G) * Sixteen::load(pull_ + b * G));
         c.store(C_ + (a * J_ + b) * G);
         c.store(C_ + (b * J_ + a) * G);
       }
   }
+
+  STARCAST_INLINE void add_lanes(float* sums, const float* x) { (Sixteen::load(sums) + Sixteen::load(x)).store(sums); }
 
   // Row a of sums += weights[a][t] * (factors of basis function b of rating t), for n rows of weights; lanes past the
   // rank hold what nobody reads.
@@ -261,7 +342,7 @@ class OrdinalRow : private Triangles {
     for (int r = 0; r < Tall; ++r) x[r] = Sixteen::load(sums + r * wide_[J_]);
     for (int t = 0; t < count; ++t, v += stride_) {
       const Sixteen y = Sixteen::load(v);
-      for (int r = 0; r < Tall; ++r) x[r] = fma(y, Sixteen::all(weights[r * G + t]), x[r]);
+      for (int r = 0; r < Tall; ++r) x[r] = add_product(y, Sixteen::all(weights[r * G + t]), x[r]);
     }
     for (int r = 0; r < Tall; ++r) x[r].store(sums + r * wide_[J_]);
   }
@@ -272,8 +353,9 @@ class OrdinalRow : private Triangles {
     if (!rows || !width) return;
     for (int t = 0; t < count; ++t)
       for (int e = 0; e < width; e += 16)
-        (Sixteen::load(v_ + t * stride_ + first_[b] + e) * C[t]).store(w_ + t * width + e);
-    float* block = blocks_ + first_[a] * wide_[J_] + wide_[b] * rows;
+        with_bits(Sixteen::load(v_ + t * stride_ + first_[b] + e) * C[t], Sixteen::load(odd_ + wide_[b] + e))
+            .store(w_ + t * width + e);
+    float* block = sums_ + block_at(a, b);
     for (int d = 0; d < rows; d += 4)
       for (int e = a == b ? d / 16 * 16 : 0; e < width; e += 16)
         if (d + 4 <= rows) add_tile<4>(block + d * width + e, width, v_ + first_[a] + d, w_ + e, count);
@@ -287,25 +369,34 @@ class OrdinalRow : private Triangles {
     for (int r = 0; r < Tall; ++r) x[r] = Sixteen::load(block + r * width);
     for (int t = 0; t < count; ++t, v += stride_, w += width) {
       const Sixteen y = Sixteen::load(w);
-      for (int r = 0; r < Tall; ++r) x[r] = fma(y, Sixteen::all(v[r]), x[r]);
+      for (int r = 0; r < Tall; ++r) x[r] = add_product(y, Sixteen::all(v[r]), x[r]);
     }
     for (int r = 0; r < Tall; ++r) x[r].store(block + r * width);
   }
 
-  // The blocks put together: factors by basis function, then biases.
-  void assemble(float* H) {
+  STARCAST_INLINE int64_t block_at(int a, int b) const {
+    return blocks_ + static_cast<int64_t>(first_[a]) * wide_[J_] + static_cast<int64_t>(wide_[b]) * p_.ranks[a];
+  }
+
+  // Sums put in order: factors by basis function, then biases.
+  template <typename Sum, typename T>
+  void arrange(const Sum& sum_at, T* g, T* H) {
+    for (int d = 0; d < stride_; ++d) g[d] = 0;
     for (int64_t n = 0; n < static_cast<int64_t>(stride_) * stride_; ++n) H[n] = 0;
     for (int a = 0; a < J_; ++a) {
+      for (int d = 0; d < p_.ranks[a]; ++d) g[first_[a] + d] = sum_at(wide_[a] + d);
+      g[K_ + a] = sum_at(bias_pull_ + a * G);
       for (int b = a; b < J_; ++b) {
         const int rows = p_.ranks[a], width = wide_[b + 1] - wide_[b];
-        const float* block = blocks_ + first_[a] * wide_[J_] + wide_[b] * rows;
+        const int64_t block = block_at(a, b);
         for (int d = 0; d < rows; ++d)
-          for (int e = 0; e < p_.ranks[b]; ++e) H[(first_[a] + d) * stride_ + first_[b] + e] = block[d * width + e];
-        H[(K_ + a) * stride_ + K_ + b] = bias_square_[a * J_ + b];
+          for (int e = 0; e < p_.ranks[b]; ++e)
+            H[(first_[a] + d) * stride_ + first_[b] + e] = sum_at(block + d * width + e);
+        H[(K_ + a) * stride_ + K_ + b] = sum_at(bias_square_ + (a * J_ + b) * G);
       }
       for (int b = 0; b < J_; ++b)
         for (int e = 0; e < p_.ranks[b]; ++e)
-          H[(first_[b] + e) * stride_ + K_ + a] = crosses_[a * wide_[J_] + wide_[b] + e];
+          H[(first_[b] + e) * stride_ + K_ + a] = sum_at(crosses_ + a * wide_[J_] + wide_[b] + e);
     }
   }
 
@@ -365,7 +456,7 @@ class OrdinalRow : private Triangles {
     backward(U_, unit_);
     for (int d = 0; d < stride_; ++d) trial_[d] = theta[d] + step_[d] + unit_[d];
     const double then = look(row, trial_, g1_, U1_);
-    const double size_then = factorize(U1_);
+    const double size_then = factorize(U1_, p_.precision);
     solve(U1_, g1_, step_);
     for (int d = 0; d < stride_; ++d) unit_[d] = theta[d] - trial_[d] - step_[d];
     const double back = distance(U1_);
@@ -392,7 +483,7 @@ class OrdinalRow : private Triangles {
       for (int d = 0; d < stride_; ++d) unit_[d] = d == c ? 1.0f : 0.0f;
       forward(U_, unit_);
       backward(U_, unit_);
-      for (int d = 0; d < D_; ++d) p_.spread[c * D_ + d] += static_cast<double>(unit_[d]);
+      for (int d = 0; d < D_; ++d) p_.spread[c * D_ + d] += on_grid(static_cast<double>(unit_[d]), spread_step);
     }
   }
 
@@ -401,9 +492,13 @@ class OrdinalRow : private Triangles {
   int K_ = 0;
   int first_[max_scores + 1] = {};  // where the factors of a basis function begin in a row,
   int wide_[max_scores + 1] = {};   // and where in rows in which each has room for whole strips
+  // Where sums lie: pulls of factors, then these. Biases have a sum for every lane, in the first of which they end up.
+  int bias_pull_ = 0, bias_square_ = 0, crosses_ = 0, blocks_ = 0;
   int64_t sums_floats_ = 0;
   float *U_, *U1_, *g_, *g1_, *step_, *trial_, *away_, *unit_, *v_, *w_, *eta_, *pull_, *prob_, *C_, *products_;
-  float *sums_, *pulls_, *bias_pull_, *bias_square_, *crosses_, *blocks_;
+  float *sums_, *starts_, *units_, *odd_;
+  int32_t *totals_, *told_;
+  bool has_units_ = false;  // whether g1_ and U1_ hold those of slopes and curvatures
 };
 
 }  // namespace starcast::STARCAST_ISA_NS

@@ -18,12 +18,18 @@ class Triangles {
     return sum(sums);
   }
 
-  // The upper triangle of H becomes U with U'U = H, zeros below it; returns the logarithm of U's determinant.
-  double factorize(float* U) {
+  // The upper triangle of H becomes U with U'U = H, zeros below it; returns the logarithm of U's determinant. H should
+  // be no less than `least`: a column that rounding has put far below stands alone, with what is least.
+  double factorize(float* U, const float* least) {
     double size = 0, roots = 1;  // a logarithm now and then: products of sixteen numbers do not overflow
     for (int k = 0; k < D_; ++k) {
       float* u = U + static_cast<int64_t>(k) * stride_;
       for (int e = k / 16 * 16; e < k; ++e) u[e] = 0;
+      const float floor = least[static_cast<int64_t>(k) * stride_ + k];
+      if (!(u[k] >= 1e-4f * floor)) {
+        for (int e = k; e < stride_; ++e) u[e] = 0;
+        u[k] = floor;
+      }
       const float root = __builtin_sqrtf(u[k] > 1e-12f ? u[k] : 1e-12f), scale = 1.0f / root;
       roots *= static_cast<double>(root);
       if (k % 16 == 15 || k == D_ - 1) {

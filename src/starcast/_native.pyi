@@ -185,6 +185,8 @@ class fast:  # noqa: N801
         noise: F32 | None,
         luck: F32 | None,
         spread: F64 | None,
+        reach: F32,
+        longest: int,
         n_threads: int,
     ) -> tuple[float, int]: ...
     @staticmethod
@@ -217,12 +219,12 @@ class fast:  # noqa: N801
         n_threads: int,
     ) -> None: ...
     @staticmethod
-    def cross_products(A: F64, B: F64, out: F64) -> None: ...
+    def cross_products(A: F64, B: F64, step: float, out: F64) -> None: ...
     @staticmethod
     def row_products(A: F64, W: F64, out: F64) -> None: ...
     @staticmethod
     def gather_company(
-        side: tuple[I64, I32, I8], weight: F64, other_weight: F64, X: F64, out: F64, n_threads: int
+        side: tuple[I64, I32, I8], weight: F64, other_weight: F64, X: F64, step: float, out: F64, n_threads: int
     ) -> None: ...
     @staticmethod
     def solve_rows(
@@ -346,16 +348,18 @@ class fast:  # noqa: N801
         first: int,
         some: I64 | None,
         loglik: F64,
-        slope: F32 | None,
-        curve: F32 | None,
+        slope: I32 | None,
+        curve: I32 | None,
+        reach: F32,
+        longest: int,
         n_threads: int,
     ) -> None: ...
     @staticmethod
     def aim_ordinal(
         rows: F32,
         loglik: F64,
-        slope: F32,
-        curve: F32,
+        slope: I32,
+        curve: I32,
         base: F32,
         basis: F32,
         ranks: I32,
@@ -370,7 +374,20 @@ class fast:  # noqa: N801
         kick: F32 | None,
         back: F64 | None,
         spread: F64 | None,
+        reach: F32,
+        longest: int,
         n_threads: int,
+    ) -> None: ...
+    @staticmethod
+    def value_ordinal(
+        rows: F32,
+        loglik: F64,
+        base: F32,
+        basis: F32,
+        ranks: I32,
+        means: F32,
+        precision: F32,
+        objective: F64,
     ) -> None: ...
     @staticmethod
     def sum_biases(rows: F32, rated: npt.NDArray[np.bool_], n_factors: int, out: F64) -> None: ...

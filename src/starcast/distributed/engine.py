@@ -43,7 +43,7 @@ class RayEngine:
 
     Ratings are cut by user. Every worker moves its own users alone; the items are moved by sums over all workers, so
     that a round sends one table of sums and one table of rows per worker, however many ratings there are. The result is
-    that of one machine up to the order of float sums; with one worker it is the same to the bit.
+    that of one machine up to the order of float sums; with one worker, and of OrdinalMF with any number, to the bit.
 
     A worker that is lost is replaced, and the fit goes on from the last state that was kept: the result is the same.
 

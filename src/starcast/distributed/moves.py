@@ -6,7 +6,7 @@ of the ratings answers with its part, and the parts are added up.
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,14 @@ class Ask:
     want: str  # "value", "slope" (and value) or "curve" (and both)
     some: I64 | None = None  # (asked,) which of the owner's rows they are, ascending; None: all, in their order
     block: int = 0  # of the factors, where slopes and curvatures are wanted of a block at a time
+    units: "Units | None" = None  # where these are to be whole numbers, whose sums do not round
+
+
+class Units(NamedTuple):
+    """What decides how large units must be for sums over all ratings to be exact, wherever these lie."""
+
+    reach: F32  # (functions,) the largest factor of anybody who may have rated
+    longest: int  # the most ratings of a row
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +39,8 @@ class Part:
     """What the ratings of one place say of the rows that were asked about."""
 
     loglik: F64  # (asked,)
-    slope: F32 | None = None  # (asked, …)
-    curve: F32 | None = None  # (asked, triangle, …)
+    slope: npt.NDArray[Any] | None = None  # (asked, …) in single precision, or whole numbers of units
+    curve: npt.NDArray[Any] | None = None  # (asked, triangle, …) likewise
 
 
 @dataclass(frozen=True, slots=True)

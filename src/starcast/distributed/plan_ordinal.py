@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from starcast.distributed.crew import Crew
-from starcast.distributed.moves import Ask, Moved, Part
+from starcast.distributed.moves import Ask, Moved, Part, Units
 from starcast.distributed.ordinal_moves import OrdinalMoves
 from starcast.distributed.plan import Plan, Rows, Shared, add, draw_between, joined
 from starcast.distributed.shards import Shards
@@ -17,9 +17,21 @@ from starcast.kernels import aligned
 from starcast.models import OrdinalMF
 from starcast.models.base import Model
 from starcast.models.chain import MOST_SCORES
-from starcast.models.company import EXTRA, TURNS, features_of, gather, load, scale_of, singular_values, straighten
+from starcast.models.company import (
+    EXTRA,
+    FINE,
+    FINEST,
+    TURNS,
+    features_of,
+    gather,
+    load,
+    random_columns,
+    scale_of,
+    singular_values,
+    straighten,
+)
 from starcast.models.hierarchy import SummedHierarchy
-from starcast.models.tall import cross, times
+from starcast.models.tall import STEP, cross, times
 
 Floats = npt.NDArray[np.float64]
 Numbers = tuple[Floats, Floats]  # weights and precision of a prior
@@ -30,7 +42,8 @@ SIDES = ("users", "items")
 class OrdinalPlan(Plan):
     """The driver has the priors and the generator; workers have rows and features.
 
-    Random numbers are those of one machine: every worker draws for all rows and keeps what belongs to its own.
+    Random numbers are those of one machine: every worker draws for all rows and keeps what belongs to its own. So are
+    sums: none rounds, and it does not matter where its terms lie.
     """
 
     NEEDS = 'update="exact"'
@@ -48,6 +61,7 @@ class OrdinalPlan(Plan):
         self.moves = OrdinalMoves(model._ties())
         self._n_climbs, self._thin, self._n_rounds = model._schedule()
         self._width = min(model.n_company + EXTRA, self.n_users, self.n_items) if model.n_company else 0
+        self._longest = {"users": int(shards.user_counts.max()), "items": int(shards.item_counts.max())}
         self._sums: dict[str, Numbers] = {}
         self._rng: Any = None
         self._kept: dict[str, Any] = {}
@@ -61,20 +75,20 @@ class OrdinalPlan(Plan):
     def begin_company(self, at: Ground) -> None:
         """Put random directions in the place of the items' rows."""
         at.more["is_company"] = True
-        at.items = np.random.default_rng(0).normal(size=(self.n_items, self._width))
+        at.items = random_columns(self.n_items, self._width)
 
     def gather_users(self, at: Ground) -> Floats:
         """Return the product of who rated what with the items' columns, a row per user of this worker."""
         own, others = scale_of(np.diff(at.by_user.start)), scale_of(at.item_counts)
-        at.more["users"] = gather(at.by_user, own, others, at.items, self.moves.n_threads)
-        return cross(at.more["users"], at.more["users"])
+        at.more["users"] = gather(at.by_user, own, others, at.items, self.moves.n_threads, FINE)
+        return cross(at.more["users"], at.more["users"], FINEST)
 
     def gather_items(self, at: Ground, is_last: bool = False) -> Generator[Ask, Part, Moved]:
         """Sum up the users' columns for the worker's own items; the last time these are their features."""
         first, last = at.own
         part = yield Ask(np.empty((0, 0), np.float32), "company")
         company: Any = scale_of(at.item_counts[first:last])[:, None] * part.loglik
-        return Moved(company, 0.0, 0.0, spread=None if is_last else cross(company, company))
+        return Moved(company, 0.0, 0.0, spread=None if is_last else cross(company, company, FINEST))
 
     def look(self, at: Ground, ask: Ask, first: int) -> Part:
         if ask.want != "company":
@@ -84,8 +98,8 @@ class OrdinalPlan(Plan):
         some = type(at.by_item)(
             start - start[0], at.by_item.other[start[0] : start[-1]], at.by_item.score[start[0] : start[-1]]
         )
-        columns, weights = at.more["users"], at.more["weights"]
-        return Part(gather(some, np.ones(last - first), weights, columns, self.moves.n_threads))
+        columns, (weights, step) = at.more["users"], at.more["weights"]
+        return Part(gather(some, np.ones(last - first), weights, columns, self.moves.n_threads, step))
 
     def turn(self, at: Ground, rotation: Floats, lengths: Floats) -> None:
         """Turn the items' columns."""
@@ -101,7 +115,7 @@ class OrdinalPlan(Plan):
     def weigh_users(self, at: Ground, weights: str) -> None:
         """Choose how much a user counts in sums over users."""
         counts = np.diff(at.by_user.start)
-        at.more["weights"] = scale_of(counts) if weights == "scaled" else np.ones(len(counts))
+        at.more["weights"] = (scale_of(counts), FINE) if weights == "scaled" else (np.ones(len(counts)), STEP)
 
     def describe_users(self, at: Ground) -> Floats:
         """Make the users' features and put their loadings where the items' are gathered from; return sums of f f'."""
@@ -147,13 +161,14 @@ class OrdinalPlan(Plan):
             super().pack_items(at)
 
     def move_users(self, at: Ground, prior: Numbers, state: Any = None) -> Any:
-        moved = self.moves.whole(
-            at.by_user, at.users, at.packed_items, **self._how(at, "users", prior, state, at.user_range, self.n_users)
-        )
-        return self.summary(at, moved, "users")
+        units = Units(self.moves.ties.reach(at.packed_items), self._longest["users"])
+        how = self._how(at, "users", prior, state, at.user_range, self.n_users)
+        moved = self.moves.whole(at.by_user, at.users, at.packed_items, units, **how)
+        return self.summary(at, moved, "users") | {"reach": self.moves.ties.reach(at.users)}
 
-    def move_items(self, at: Ground, prior: Numbers, state: Any = None) -> Moved | Generator[Ask, Part, Moved]:
+    def move_items(self, at: Ground, prior: Numbers, state: Any, reach: Rows) -> Moved | Generator[Ask, Part, Moved]:
         how = self._how(at, "items", prior, state, at.own, self.n_items)
+        how["units"] = Units(reach, self._longest["items"])
         if at.is_alone:
             moved: Moved = self.moves.whole(at.by_item, at.packed_items, at.users, **how)
             return moved
@@ -249,7 +264,11 @@ class OrdinalPlan(Plan):
 
     def _move(self, crew: Crew, of: str, state: Any) -> list[Any]:
         prior = (self._priors[of].weights, self._priors[of].precision)
-        told = crew.each("move_users", prior, state) if of == "users" else crew.exchange("move_items", prior, state)
+        if of == "users":
+            told = crew.each("move_users", prior, state)
+            self._reach = np.max([part["reach"] for part in told], axis=0)
+        else:
+            told = crew.exchange("move_items", prior, state, self._reach)
         self._sums[of] = (add([part["by_features"] for part in told]), add([part["by_numbers"] for part in told]))
         return told
 

@@ -21,10 +21,29 @@ def ordinal_logits(theta: Floats, other: Floats, base: Floats, basis: Floats, ra
     return base + sum(eta[j] * basis[j] for j in range(len(ranks)))
 
 
+def ordinal_units(reach: Any, longest: int, basis: Floats, ranks: Any) -> Any:
+    """Powers of two, for the gradient and for the second derivative of the log-likelihood, of which every rating adds a
+    whole number, so that sums do not depend on their order.
+
+    A rating adds at most 2^16 of them, fewer where 2^30 would not be enough for the longest row. Residuals lie within
+    the range of their basis function, covariances within a quarter of two, factors within their reach.
+    """
+    J, bits = len(ranks), 16
+    while bits > 1 and longest >= 2 ** (30 - bits):
+        bits -= 1
+    of = [j for j in range(J) for _ in range(ranks[j])] + list(range(J))
+    size = [reach[j] for j in range(J) for _ in range(ranks[j])] + [1.0] * J
+    reaches = np.array([(basis[j].max() - basis[j].min()) * x for j, x in zip(of, size, strict=True)])
+    exponents = [np.frexp(1.001 * np.clip(most, 1e-12, 1e12))[1] for most in (reaches, np.outer(reaches, reaches) / 4)]
+    return [2.0 ** (exponent - bits) for exponent in exponents]
+
+
 def ordinal_row(
-    theta: Floats, others: Any, scores: Any, base: Floats, basis: Floats, ranks: Any, mean: Floats, precision: Floats
-) -> Any:
-    """Log-posterior of a row but for a constant, its gradient, and minus its second derivative."""
+    theta: Floats, others: Any, scores: Any, base: Floats, basis: Floats, ranks: Any, mean: Floats, precision: Floats,
+    units: Any = None,
+) -> Any:  # fmt: skip
+    """Log-posterior of a row but for a constant, its gradient, and minus its second derivative, in whole units if these
+    are given."""
     J = len(ranks)
     of = np.array([j for j in range(J) for _ in range(ranks[j])] + list(range(J)))  # the function of each column
     value = -0.5 * (theta - mean) @ precision @ (theta - mean)
@@ -34,8 +53,10 @@ def ordinal_row(
         p, x = softmax(z), np.append(other[: sum(ranks)], np.ones(J))  # x: what multiplies each column
         value += z[r] - z.max() - math.log(np.exp(z - z.max()).sum())
         mid = basis @ p
-        slope += (basis[:, r] - mid)[of] * x
-        bend += ((basis * p) @ basis.T - np.outer(mid, mid))[np.ix_(of, of)] * np.outer(x, x)
+        pull = (basis[:, r] - mid)[of] * x
+        curve = ((basis * p) @ basis.T - np.outer(mid, mid))[np.ix_(of, of)] * np.outer(x, x)
+        slope += pull if units is None else np.rint(pull / units[0]) * units[0]
+        bend += curve if units is None else np.rint(curve / units[1]) * units[1]
     return value, slope, bend
 
 

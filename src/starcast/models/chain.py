@@ -39,6 +39,17 @@ class Ties(NamedTuple):
         """The same, padded."""
         return -(-self.n_columns // LANES) * LANES
 
+    def reach(self, rows: Rows) -> Rows:
+        """Return the largest factor of each function in any of the rows.
+
+        >>> ties = tie_scores(np.full(3, 1 / 3), 2, 1)
+        >>> ties.reach(np.array([[1, -5, 2, 7, 8], [-3, 4, 0, 0, 0]], np.float32)).tolist()
+        [5.0, 2.0]
+        """
+        ends = np.cumsum(self.ranks)
+        parts = (rows[:, end - rank : end] for end, rank in zip(ends, self.ranks, strict=True))
+        return np.array([max(part.max(), -part.min()) if part.size else 0 for part in parts], np.float32)
+
 
 def tie_scores(prior: Floats, n_factors: int, n_spread_factors: int) -> Ties:
     """Return polynomials of the place of a score, orthogonal and of mean square one: a line, a parabola, …
@@ -66,6 +77,7 @@ class Chain:
         self.ties, self.n_threads = ties, n_threads
         self._rng = np.random.default_rng(seed)
         self.sides = make_sides(ratings)
+        self._longest = [int(np.diff(side.start).max()) for side in self.sides]
         self.company = find_company(*self.sides, n_company, n_threads)
         self.priors: list[Hierarchy] = []
         self.rows: list[Rows] = []
@@ -105,11 +117,12 @@ class Chain:
         return self.rows[which][:, : self.ties.n_columns].astype(np.float64)
 
     def _move(self, which: int, n_steps: int, **how: Any) -> float:
-        ties, prior = self.ties, self.priors[which]
+        ties, prior, others = self.ties, self.priors[which], self.rows[1 - which]
         objective, _ = fast.move_rows(
-            self.sides[which], self.rows[which], self.rows[1 - which], *ties,
+            self.sides[which], self.rows[which], others, *ties,
             prior.means(ties.stride), padded(prior.precision, ties.stride), n_steps,
-            how.get("noise"), how.get("luck"), how.get("spread"), self.n_threads,
+            how.get("noise"), how.get("luck"), how.get("spread"),
+            ties.reach(others), self._longest[which], self.n_threads,
         )  # fmt: skip
         return float(objective)
 

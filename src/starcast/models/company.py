@@ -6,12 +6,14 @@ import numpy as np
 import numpy.typing as npt
 
 from starcast.kernels import Side, fast
-from starcast.models.tall import cross, times
+from starcast.models.tall import STEP, cross, times
 
 Floats = npt.NDArray[np.float64]
 
 EXTRA = 8  # columns beyond those asked for, and
 TURNS = 6  # products with the table and its transpose: together they settle the leading singular vectors
+# What columns of length one are summed up in, by row and all rows: fine enough to tell directions from rounding.
+FINE, FINEST = 2.0**-40, 2.0**-50
 
 
 class Company(NamedTuple):
@@ -30,14 +32,19 @@ def find_company(users: Side, items: Side, n_features: int, n_threads: int = 1) 
     if n_features == 0:
         return Company(np.zeros((n_users, 0), np.float32), np.zeros((n_items, 0), np.float32))
     width = min(n_features + EXTRA, n_users, n_items)
-    V = np.random.default_rng(0).normal(size=(n_items, width))
+    V = random_columns(n_items, width)
     for _ in range(TURNS):
         V = _orthogonal(_product(items, users, _product(users, items, V, n_threads), n_threads))
     AV = _product(users, items, V, n_threads)
-    sigma, rotation = singular_values(cross(AV, AV))
+    sigma, rotation = singular_values(cross(AV, AV, FINEST))
     U, V = times(AV, rotation) / sigma, times(V, rotation)
     user_counts, item_counts = np.diff(users.start), np.diff(items.start)
     return Company(load(U, sigma, user_counts, n_items, n_features), load(V, sigma, item_counts, n_users, n_features))
+
+
+def random_columns(n: int, width: int) -> Floats:
+    """Return where the search begins: columns that are at most about one long."""
+    return np.asarray(np.random.default_rng(0).normal(size=(n, width)) / 2.0 ** np.ceil(np.log2(n) / 2))
 
 
 def singular_values(gram: Floats) -> tuple[Floats, Floats]:
@@ -72,19 +79,21 @@ def features_of(counts: npt.NDArray[np.int64], company: Floats) -> Floats:
     return features
 
 
-def gather(side: Side, weight: Floats, other_weight: Floats, X: Floats, n_threads: int = 1) -> Floats:
-    """Return for each row the sum over its ratings of the others' weighted rows of X, weighted."""
+def gather(
+    side: Side, weight: Floats, other_weight: Floats, X: Floats, n_threads: int = 1, step: float = STEP
+) -> Floats:
+    """Return for each row the sum over its ratings of the others' weighted rows of X, on a grid, weighted."""
     out = np.empty((len(side.start) - 1, X.shape[1]))
-    fast.gather_company(side, weight, other_weight, np.ascontiguousarray(X), out, n_threads)
+    fast.gather_company(side, weight, other_weight, np.ascontiguousarray(X), step, out, n_threads)
     return out
 
 
 def _product(side: Side, other: Side, X: Floats, n_threads: int) -> Floats:
-    return gather(side, scale_of(np.diff(side.start)), scale_of(np.diff(other.start)), X, n_threads)
+    return gather(side, scale_of(np.diff(side.start)), scale_of(np.diff(other.start)), X, n_threads, FINE)
 
 
 def _orthogonal(X: Floats) -> Floats:
-    rotation, lengths = straighten(cross(X, X))
+    rotation, lengths = straighten(cross(X, X, FINEST))
     return np.asarray(times(X, rotation) * lengths)
 
 

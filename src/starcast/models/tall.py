@@ -11,15 +11,28 @@ from starcast.kernels import fast
 
 Floats = npt.NDArray[np.float64]
 
+STEP = 2.0**-24  # of numbers around one: sums below 2^53 steps are exact
+ROUGH = 2.0**-20  # of log-posteriors of rows
 
-def cross(A: Floats, B: Floats) -> Floats:
-    """Return A'B.
+
+def on_grid(numbers: Floats, step: float) -> Floats:
+    """Return the nearest multiples of a step, a power of two: their sum is the same in any order, and in any parts.
+
+    >>> on_grid(np.array([0.3, -0.3]), 0.25).tolist()
+    [0.25, -0.25]
+    """
+    start = 1.5 * 2.0**52 * step
+    return (numbers + start) - start
+
+
+def cross(A: Floats, B: Floats, step: float = STEP) -> Floats:
+    """Return A'B, of products on a grid: rows may lie in several places, and the sum of what they give is the same.
 
     >>> cross(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[1.0], [1.0]])).tolist()
     [[4.0], [6.0]]
     """
     out = np.empty((A.shape[1], B.shape[1]))
-    fast.cross_products(np.ascontiguousarray(A), np.ascontiguousarray(B), out)
+    fast.cross_products(np.ascontiguousarray(A), np.ascontiguousarray(B), step, out)
     return out
 
 
