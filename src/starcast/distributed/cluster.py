@@ -7,7 +7,7 @@ from typing import Any
 
 from starcast.errors import ClusterError, MissingExtraError, ParameterError
 
-STARTED_HERE: list[bool] = []  # not empty once this process has started Ray itself
+STARTED_HERE: list[str] = []  # the address of the cluster that this process has started itself
 
 
 def connect(workers: int | None = None, purpose: str = "working on Ray") -> Any:
@@ -37,7 +37,7 @@ def connect(workers: int | None = None, purpose: str = "working on Ray") -> Any:
     if not ray.is_initialized():
         _start(ray, workers)
     places = ray.cluster_resources().get("CPU", 0)
-    if STARTED_HERE and workers is not None and places < workers:
+    if workers is not None and places < workers and _address(ray) in STARTED_HERE:
         ray.shutdown()
         _start(ray, workers)
         places = ray.cluster_resources().get("CPU", 0)
@@ -59,7 +59,7 @@ def _start(ray: Any, workers: int | None) -> None:
     local: dict[str, Any] = {} if address else {"num_cpus": max(cores, workers or 1), "include_dashboard": False}
     try:
         ray.init(address=address or "local", log_to_driver=False, logging_level="ERROR", **local)
-        STARTED_HERE[:] = [] if address else [True]
+        STARTED_HERE[:] = [] if address else [_address(ray)]
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         why = str(error).strip("'").splitlines()[0].rstrip(".") if str(error) else repr(error)
         raise ClusterError(
@@ -67,6 +67,11 @@ def _start(ray: Any, workers: int | None) -> None:
             "from 2.60 on, set RAY_AUTH_MODE=token here, too, and have its token in ~/.ray/auth_token."
             if address else f"Ray cannot be started: {why}."
         ) from None  # fmt: skip
+
+
+def _address(ray: Any) -> str:
+    """Return where the cluster is found that this process is connected to; another may have ended ours since."""
+    return str(ray.get_runtime_context().gcs_address)
 
 
 def _knock(address: str) -> None:
