@@ -174,9 +174,9 @@ def main(parts: list[str]) -> None:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     file = measure.RESULTS / "ray.json"
     figures = json.loads(file.read_text()) if file.exists() else {}
-    figures = {name: figures[name] for name in PARTS if name in figures}
+    figures = {name: {"commit": figures["commit"]} | figures[name] for name in PARTS if name in figures}
     for part in parts or PARTS:
-        figures[part] = PARTS[part]()
+        figures[part] = {"commit": measure.commit()} | PARTS[part]()
         measure.write("ray", figures)
 
 

@@ -23,17 +23,23 @@ def agree(found: Found) -> str:
     """Return by how much fits on several workers differ from that of one machine."""
     rows = []
     for name, row in found["agree"].items():
-        if name == "size":
+        if name in ("size", "commit"):
             continue
         for workers in (2, 3, 4):
             cell = row[f"{workers} workers"]
             rows.append([
-                name if workers == 2 else "", f"{workers}", f"{cell['largest difference']:.1e}", f"{cell['nll']:.4f}",
+                name if workers == 2 else "", f"{workers}", _apart(cell["largest difference"]), f"{cell['nll']:.4f}",
                 f"{row['nll']:.4f}", f"{cell['sent'] / 1e6:.2f} ({cell['sent by formula'] / 1e6:.2f})",
                 f"{cell['received'] / 1e6:.2f} ({cell['received by formula'] / 1e6:.2f})",
             ])  # fmt: skip
     head = ["MovieLens 1M", "workers", "largest difference", "NLL", "one machine", "MB sent (formula)", "received"]
-    return table(head, rows) + f"\n\n*A round of a worker; each is a machine of its own to Ray. {_made(found)}*"
+    return (
+        table(head, rows) + f"\n\n*A round of a worker; each is a machine of its own to Ray. {_made(found, 'agree')}*"
+    )
+
+
+def _apart(difference: float) -> str:
+    return f"{difference:.1e}" if difference else "none"
 
 
 def row_bytes(found: Found) -> str:
@@ -68,7 +74,7 @@ def overhead(found: Found) -> str:
             )
         ),
     ]
-    measured = f"{_made(found)} Memory of the fit: commit `{most['fit']['commit']}`."
+    measured = f"{_made(found, 'overhead')} Memory of the fit: commit `{most['fit']['commit']}`."
     return table(["ResBeMF on two cores", ""], rows) + f"\n\n*{measured}*"
 
 
@@ -100,8 +106,8 @@ def model(found: Found) -> str:
     return table(head, rows) + "\n\n" + note
 
 
-def _made(found: Found) -> str:
-    return f"`{found['command']}`, commit `{found['commit']}`, {found['cores']} cores."
+def _made(found: Found, part: str) -> str:
+    return f"`{found['command']}`, commit `{found[part]['commit']}`, {found['cores']} cores."
 
 
 def _short(value: float) -> str:
