@@ -23,11 +23,12 @@ STARCAST_INLINE int exact_bits(int64_t n) {
   return bits;
 }
 
-// The unit of sums of terms whose size is at most `most`: a power of two.
+// The unit of sums of terms whose size is at most `most`: a power of two. By bits, since rows that are placed one at a
+// time ask for dozens.
 STARCAST_INLINE float unit_of(float most, int bits) {
-  int exponent = 0;
-  __builtin_frexpf(most > 1e-12f ? (most < 1e12f ? most * 1.001f : 1e12f) : 1e-12f, &exponent);
-  return __builtin_ldexpf(1.0f, exponent - bits);
+  const float size = most > 1e-12f ? (most < 1e12f ? most * 1.001f : 1e12f) : 1e-12f;
+  const int32_t above = (__builtin_bit_cast(int32_t, size) >> 23) + 1;  // the exponent of the next power of two
+  return __builtin_bit_cast(float, (above - bits) << 23);
 }
 STARCAST_INLINE float start_of(float unit) { return middle * unit; }
 

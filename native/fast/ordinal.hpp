@@ -190,9 +190,10 @@ class OrdinalRow : private Triangles {
     }
     const auto set = [&](int64_t at, int64_t n, float most) {
       const float unit = unit_of(most, bits);
-      for (int64_t k = at; k < at + n; ++k) {
-        units_[k] = unit;
-        starts_[k] = sums_[k] = start_of(unit);
+      for (int64_t k = at; k < at + n; k += 16) {  // all parts are whole strips
+        Sixteen::all(unit).store(units_ + k);
+        Sixteen::all(start_of(unit)).store(starts_ + k);
+        Sixteen::all(start_of(unit)).store(sums_ + k);
       }
     };
     for (int b = 0; b < J_; ++b) {
@@ -211,12 +212,14 @@ class OrdinalRow : private Triangles {
   // Units for a row whose ratings are all here, whatever is asked of other rows: from the others that it rated.
   void measure(int64_t row) {
     float reach[max_scores];
-    for (int d = 0; d < stride_; ++d) trial_[d] = 0;
-    for (int64_t n = p_.indptr[row]; n < p_.indptr[row + 1]; ++n)
-      for (int d = 0; d < stride_; d += 16) {
+    for (int d = 0; d < stride_; d += 16) {
+      Sixteen top = Sixteen::all(0.0f);
+      for (int64_t n = p_.indptr[row]; n < p_.indptr[row + 1]; ++n) {
         const Sixteen x = Sixteen::load(p_.others + int64_t{p_.other[n]} * stride_ + d);
-        max(max(x, Sixteen::all(0.0f) - x), Sixteen::load(trial_ + d)).store(trial_ + d);
+        top = max(top, max(x, Sixteen::all(0.0f) - x));
       }
+      top.store(trial_ + d);
+    }
     for (int j = 0; j < J_; ++j) {
       reach[j] = 0;
       for (int d = first_[j]; d < first_[j + 1]; ++d) reach[j] = trial_[d] > reach[j] ? trial_[d] : reach[j];
