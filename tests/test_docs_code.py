@@ -48,8 +48,9 @@ SHOWN = {
 FOREIGN = re.compile(r"^(import|from) (surprise|lenskit)\b", re.MULTILINE)
 PEERS = ROOT / ".venv-peers" / "bin" / "python"
 REAL = re.compile(r"load_(movielens|filmtrust|myanimelist)|\b(ml-100k|ml-1m|filmtrust)\b")
-# A long chain of draws goes another way after the last bits, in which instruction sets differ: by up to 0.1 here.
-TOLERANCE = {"README.md": 0.15, "docs/start.md": 0.15}
+# A long chain of draws goes another way after the last bits, in which instruction sets differ: what it says of one person
+# and one film by up to 0.2 here. What it says of many differs by 0.03, and has its tests elsewhere.
+TOLERANCE = {"README.md": 0.3, "docs/start.md": 0.3}
 
 
 @pytest.fixture(scope="module")
