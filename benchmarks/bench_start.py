@@ -8,6 +8,7 @@ Polars, which tables come in and which is imported when the first is made, is to
 """
 
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -43,7 +44,9 @@ print(json.dumps({name: [clock(call) for _ in range(7)] for name, call in calls.
 
 def seconds(python: str, program: str) -> Any:
     """Return what a program says in a fresh process."""
-    told = subprocess.run([python, "-W", "ignore", "-c", program], capture_output=True, text=True, check=True)
+    # With the byte code that an installed package has, whatever this shell says of writing it.
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    told = subprocess.run([python, "-W", "ignore", "-c", program], capture_output=True, text=True, check=True, env=kept)
     return json.loads(told.stdout.splitlines()[-1])
 
 
