@@ -67,7 +67,7 @@ def curve(axis: str, tables: dict[int, Rounds], surprise: dict[int, int]) -> Cur
             for model in RUN:
                 if model in SLOW and (table.n_ratings > 2_000_000 or table.n_factors > 64):
                     continue
-                table.run(model, 1)  # makes the rows
+                table.run(model, n_threads)  # makes what rounds move
                 jobs[model, at] = lambda table=table, model=model, n=n_threads: table.run(model, n, N_ROUNDS) and None
             if at in peers:
                 jobs["svd", at] = peers[at]
