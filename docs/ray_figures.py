@@ -74,7 +74,9 @@ def overhead(found: Found) -> str:
             )
         ),
     ]
-    measured = f"{_made(found, 'overhead')} Memory of the fit: commit `{most['fit']['commit']}`."
+    measured = _made(found, "overhead")
+    if most["fit"]["commit"] != found["overhead"]["commit"]:
+        measured += f" Memory of the fit: commit `{most['fit']['commit']}`."
     return table(["ResBeMF on two cores", ""], rows) + f"\n\n*{measured}*"
 
 
