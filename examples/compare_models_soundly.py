@@ -1,7 +1,8 @@
 """Is one model better than another, or was it lucky with these ratings?
 
-All models answer for the same test ratings, which none of them has seen. The test users are drawn anew five hundred
-times, whole, since one user's ratings are alike; the interval holds 95% of the differences that come out.
+All models answer for the same test ratings, which none of them has seen. Test users and test items are resampled five
+hundred times, since the ratings of one user are alike, and those of one item. The interval holds 95% of the differences
+that come out; a difference is clear if the interval does not hold 0.
 """
 
 import starcast as sc
@@ -23,9 +24,8 @@ print(f"{len(test):,} ratings of {len(test.users)} users that no model has seen;
 for row in table:
     low, high = row["low"], row["high"]
     smaller_wins = row["measure"] != "accuracy@0"
-    if low <= 0 <= high:
-        verdict = "no difference to be sure of"
-    else:
+    verdict = "not clear"
+    if row["clear"]:
         verdict = f"{row['model'] if (high < 0) == smaller_wins else row['other']} is better"
     print(
         f"{row['measure']:<11} {row['model']:<10} {row['value']:.3f}   {row['other']:<12} {row['other_value']:.3f}   ",

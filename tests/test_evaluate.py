@@ -135,7 +135,7 @@ def resampled_by_hand(test, answer, drawn, name):
 def test_a_resample_is_the_measure_on_the_ratings_of_the_drawn_users(models, name):
     (model, _), test = models[0].values(), models[1]
     answer = answer_for(model, test)
-    found = resample(test, {"item": answer}, [name], n_resamples=3, random_state=7)[name]["item"]
+    found = resample(test, {"item": answer}, [name], unit="user", n_resamples=3, random_state=7)[name]["item"]
     rng = np.random.default_rng(7)
     users = np.unique(test.user)
     for value in found.values:
@@ -146,7 +146,7 @@ def test_a_resample_is_the_measure_on_the_ratings_of_the_drawn_users(models, nam
 
 def test_a_comparison_has_a_row_per_measure_and_pair(models):
     fitted, test = models
-    table = compare({**fitted, "again": fitted["item"]}, test, MEASURES, n_resamples=60)
+    table = compare({**fitted, "again": fitted["item"]}, test, MEASURES, unit="user", n_resamples=60)
     assert len(table) == 3 * len(MEASURES)
     assert table.rows[0]["model"] == "item"
     for row in table:
@@ -176,7 +176,7 @@ def test_the_interval_covers_as_often_as_it_says():
     cell = rng.permutation(400 * 50)[:4000]
     test = sc.Ratings.from_arrays(cell // 50, cell % 50, rng.integers(1, 6, 4000))
     models = [sc.GlobalFrequency().fit(test.take(np.arange(k, k + 200))) for k in (0, 500)]
-    row = compare(models, test, ["rmse"], n_resamples=2000).rows[0]
+    row = compare(models, test, ["rmse"], unit="user", n_resamples=2000).rows[0]
     errors = [(answer_for(m, test).mean() - test.values) ** 2 for m in models]
     root = [np.sqrt(e.mean()) for e in errors]
     influence = errors[0] / (2 * root[0]) - errors[1] / (2 * root[1]) - row["difference"] / 2

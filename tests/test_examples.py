@@ -61,7 +61,7 @@ def test_compare_models_soundly(tmp_path):
         one, other, gap, low, high = map(float, re.findall(r"[+-]?\d\.\d{3}", row))
         assert gap == pytest.approx(one - other, abs=0.0011)
         assert low < gap < high
-        assert ("sure of" in row) == (low <= 0 <= high)
+        assert ("not clear" in row) == (low <= 0 <= high)
     assert all(row.endswith("OrdinalMF is better") for row in rows if " OrdinalMF " in row and "accuracy" not in row)
 
 

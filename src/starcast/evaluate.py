@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from starcast import metrics
-from starcast.bootstrap import Resampled, resample
+from starcast.bootstrap import paired_difference, resample
 from starcast.distribution import Distribution, check_fraction
 from starcast.errors import DataError, DivergenceError, ParameterError
 from starcast.models.base import Model
@@ -117,17 +117,19 @@ def compare(
     test: Ratings,
     measures: Sequence[str] = COMPARED,
     *,
+    unit: str = "both",
     n_resamples: int = 1000,
     level: float = 0.95,
     relevant: float | None = None,
     random_state: int = 0,
 ) -> Results:
-    """Return how fitted models differ on the same test ratings, with intervals from a paired bootstrap over users.
+    """Return how fitted models differ on the same test ratings, with intervals from a paired bootstrap.
 
     A row per measure and pair of models: `value` and `other_value`, their `difference`, the interval from `low` to
-    `high` that holds the share `level` of the resampled differences, and `better`, the share of resamples in which
-    the model is better than the other (ties count half). The resamples are the same for all models and measures;
-    those in which the difference is undefined do not count.
+    `high` that holds the share `level` of the resampled differences, `better`, the share of resamples in which the
+    model is better than the other (ties count half), and `clear`, whether the interval leaves 0 out. The resamples are
+    the same for all models and measures; those in which the difference is undefined do not count. Each row is a test
+    of its own: of a hundred pairs that do not differ, five are clear at a level of 0.95.
 
     Parameters
     ----------
@@ -135,47 +137,42 @@ def compare(
         A list names each model by its class, with a number where a class appears again.
     measures : sequence of str
         Names as in :func:`starcast.objectives.measure`.
+    unit : {"both", "user", "item"}
+        What is resampled. "both" draws users and items independently: a clear difference would be expected with other
+        users and other items, too. Its intervals err on the wide side. "user" takes the items as given and is faster
+        and narrower; it is too narrow where the models differ by item.
+    n_resamples : int
+        A thousand take about two seconds for each measure and model and 100,000 test ratings; with "user" far less.
 
     Examples
     --------
     >>> from starcast import GlobalFrequency, ItemFrequency, holdout, make_ratings
     >>> train, test = holdout(make_ratings(random_state=0)[0], random_state=0)
     >>> table = compare([ItemFrequency().fit(train), GlobalFrequency().fit(train)], test, ["nll"], n_resamples=200)
-    >>> table.rows[0]["model"], table.rows[0]["other"], table.rows[0]["high"] < 0, table.rows[0]["better"]
-    ('ItemFrequency', 'GlobalFrequency', True, 1.0)
+    >>> row = table.rows[0]
+    >>> row["model"], row["other"], row["high"] < 0, row["better"] > 0.98, row["clear"]
+    ('ItemFrequency', 'GlobalFrequency', True, True, True)
     """
     named = dict(models) if isinstance(models, Mapping) else _named(models)
     if len(named) < 2:
         raise DataError(f"compare needs at least two models, got {len(named)}.")
-    tail = (1 - check_fraction(level, "level")) / 2
+    check_fraction(level, "level")
     answers = {name: answer_for(model, test) for name, model in named.items()}
     found = resample(
-        test, answers, measures, n_resamples=n_resamples, relevant=relevant, random_state=random_state
-    )  # fmt: skip
+        test,
+        answers,
+        measures,
+        unit=unit,
+        n_resamples=n_resamples,
+        relevant=relevant,
+        random_state=random_state,
+    )
     rows = []
     for name in measures:
-        sign = 1 if direction(name) == "max" else -1
         for one, other in itertools.combinations(named, 2):
-            row = {"measure": name, "model": one, "other": other}
-            rows.append(row | _difference(found[name][one], found[name][other], sign, tail))
+            difference = paired_difference(found[name][one], found[name][other], level=level, best=direction(name))
+            rows.append({"measure": name, "model": one, "other": other} | difference)
     return Results(rows)
-
-
-def _difference(one: Resampled, other: Resampled, sign: int, tail: float) -> dict[str, float]:
-    with np.errstate(invalid="ignore"):  # both infinite: undefined
-        gaps = one.values - other.values
-        difference = float(np.subtract(one.value, other.value))
-        gaps = gaps[~np.isnan(gaps)]
-        low, high = np.quantile(gaps, [tail, 1 - tail]) if len(gaps) else (np.nan, np.nan)
-    better = ((sign * gaps > 0) + 0.5 * (gaps == 0)).mean() if len(gaps) else np.nan
-    return {
-        "value": one.value,
-        "other_value": other.value,
-        "difference": difference,
-        "low": float(low),
-        "high": float(high),
-        "better": float(better),
-    }
 
 
 def _named(models: Sequence[Model]) -> dict[str, Model]:

@@ -6,7 +6,8 @@ for whom it is defined. Two rules exist for a threshold at which no user is left
 that its 1-MAE is 1.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -84,6 +85,26 @@ def paper_measures_by_user(
     return [{"1-MAE": 1 - values.pop("MAE")} | values for values in found]
 
 
+def paper_measure_by_copies(
+    test: Ratings,
+    distribution: Distribution,
+    name: str,
+    thresholds: Sequence[float],
+    *,
+    relevant: float | None = None,
+    n: int = 10,
+    point: Floats | None = None,
+) -> Callable[[npt.NDArray[np.int64]], Floats]:
+    """Return a function from how often each item counts to the named measure, an array of users and thresholds.
+
+    An item that counts twice stands twice in every list, one that does not count in none.
+    """
+    users = _Users(test, distribution, relevant, n, distribution.mode() if point is None else point)
+    kept = [distribution.keep(threshold)[users.order] & users.given for threshold in thresholds]
+    item = test.item[users.order]
+    return lambda copies: np.array([users.of_copies(name, keep, copies[item]) for keep in kept]).T
+
+
 def relevant_from(scores: Floats) -> float:
     """Return the least score of a relevant item: the first in the upper 30% of the scale.
 
@@ -130,26 +151,40 @@ class _Users:
             "coverage": count / self.n_ratings,
             "MAE": self._per_user(self.error * kept) / defined,
             "accuracy": self._per_user(self.right * kept) / defined,
-            "mAP": self._average_precision(kept),
+            "mAP": self._average_precision(np.flatnonzero(kept)),
         }
 
-    def _average_precision(self, kept: npt.NDArray[np.bool_]) -> Floats:
-        """Return each user's average precision; NaN for users without a list."""
-        rank = self._running(kept)
-        hit = kept & (rank <= self.n) & self.relevant
-        precision = self._running(hit) / np.maximum(rank, 1)
-        hits, listed = self._per_user(hit), self._per_user(kept)
-        found = self._per_user(precision * hit) / np.where(hits > 0, hits, np.nan)
+    def of_copies(self, name: str, kept: npt.NDArray[np.bool_], copies: npt.NDArray[np.int64]) -> Floats:
+        """Return one measure user by user where each row counts `copies` times."""
+        if name == "mAP":
+            return self._average_precision(np.repeat(np.arange(len(kept)), kept * copies))
+        weight = kept * copies
+        good, out_of = {
+            "coverage": (weight, copies),
+            "1-MAE": (weight * (1 - self.error), weight),
+            "accuracy": (weight * self.right, weight),
+        }[name]
+        count = self._per_user(out_of)
+        return np.asarray(self._per_user(good) / np.where(count > 0, count, np.nan))
+
+    def _average_precision(self, rows: npt.NDArray[np.int64]) -> Floats:
+        """Return each user's average precision of the list that `rows` make; NaN for users without a list."""
+        user = self.user[rows]
+        listed = np.bincount(user, minlength=self.n_users)
+        rank = np.arange(1, len(rows) + 1) - _before(listed)[user]
+        hit = self.relevant[rows] & (rank <= self.n)
+        hits = np.bincount(user, hit, self.n_users)
+        precision = (np.cumsum(hit) - _before(hits)[user]) / rank
+        found = np.bincount(user, precision * hit, self.n_users) / np.where(hits > 0, hits, np.nan)
         return np.where((hits == 0) & (listed > 0), self.hitless, found)
 
     def _per_user(self, values: npt.NDArray[np.generic]) -> Floats:
         return np.bincount(self.user, values, self.n_users).astype(np.float64)
 
-    def _running(self, flags: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
-        """Return how many flags are set up to and including each row, counted within its user."""
-        total = np.cumsum(flags)
-        before = np.concatenate([[0], np.cumsum(self._per_user(flags))])[:-1].astype(np.int64)
-        return total - before[self.user]
+
+def _before(counts: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Return, for each user, how many rows the users before have."""
+    return (np.cumsum(counts) - counts).astype(np.int64)
 
 
 def _mean(values: Floats, nothing: float) -> float:

@@ -1,0 +1,122 @@
+"""Comparisons, calibration on new ratings, and cold rows of a chain."""
+
+import numpy as np
+import pytest
+
+import starcast as sc
+from starcast.bootstrap import Resampled, paired_difference, resample, resample_statistics
+from starcast.evaluate import answer_for, compare
+from starcast.objectives import measure
+
+MEASURES = ["nll", "brier", "rps", "rmse", "ece", "aurc", "aurc_mae", "1-MAE@0.3", "coverage@0.3", "accuracy@0", "mAP@0", "cumulative 1-MAE"]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def parts():
+    ratings, _ = sc.make_ratings(n_users=40, n_items=30, density=0.4, random_state=0)
+    return sc.holdout(ratings, test_size=0.4, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def answer(parts):
+    return answer_for(sc.ItemFrequency().fit(parts.train), parts.test)
+
+
+def resampled_by_hand(test, answer, users, items, name):
+    """The measure on a table in which users and items that were drawn twice are two users and two items."""
+    row, user, item = [], [], []
+    for k, code in enumerate(users):
+        for rating in np.flatnonzero(test.user == code):
+            for copy in np.flatnonzero(items == test.item[rating]):
+                row.append(rating)
+                user.append(k)
+                item.append(test.item[rating] * 1000 + copy)
+    order = np.argsort(item, kind="stable")  # codes in the order of the old ones, which breaks ties in lists
+    row, user, item = (np.array(column)[order] for column in (row, user, item))
+    table = sc.Ratings.from_arrays(user, item, test.values[row], scores=test.scores)
+    return measure(table, sc.Distribution(answer.probs[row], answer.scores), [name])[name]
+
+
+@pytest.mark.parametrize("name", MEASURES)
+@pytest.mark.parametrize("unit", ["both", "item"])
+def test_a_resample_of_items_holds_the_ratings_of_the_drawn_items(parts, answer, name, unit):
+    test = parts.test
+    found = resample(test, {"item": answer}, [name], unit=unit, n_resamples=2, random_state=7)[name]["item"]
+    rng = np.random.default_rng(7)
+    present = np.unique(test.user), np.unique(test.item)
+    for value in found.values:
+        users, items = (
+            some if unit == "item" and of == "user" else some[rng.integers(0, len(some), len(some))]
+            for of, some in zip(("user", "item"), present, strict=True)
+        )
+        assert value == pytest.approx(resampled_by_hand(test, answer, users, items, name), rel=1e-6)
+    assert found.value == pytest.approx(measure(test, answer, [name])[name], rel=1e-6)
+
+
+def test_differences_that_hang_on_items_need_items_to_be_resampled():
+    # Two answers whose log-losses differ by an effect of the item alone, of mean zero: no difference should be clear.
+    n_users, n_items, clear = 100, 12, {"both": 0, "user": 0}
+    user, item = np.divmod(np.arange(n_users * n_items), n_items)
+    test = sc.Ratings.from_arrays(user, item, np.ones(len(user)), scores=[1, 2])
+    for world in range(40):
+        rng = np.random.default_rng(world)
+        effect = rng.normal(0, 0.1, n_items)[item] + rng.normal(0, 0.1, len(item))
+        answers = {}
+        for name, sign in (("one", 1), ("other", -1)):
+            right = 0.5 * np.exp(sign * effect / 2)
+            answers[name] = sc.Distribution(np.stack([right, 1 - right], axis=1), [1, 2])
+        for unit in clear:
+            found = resample(test, answers, ["nll"], unit=unit, n_resamples=200)["nll"]
+            clear[unit] += paired_difference(found["one"], found["other"])["clear"]
+    assert clear["both"] <= 6  # 2 of 40 are expected, 12 items are few
+    assert clear["user"] >= 20
+
+
+def test_a_comparison_says_whether_a_difference_is_clear(parts):
+    models = {"item": sc.ItemFrequency(), "global": sc.GlobalFrequency()}
+    fitted = {name: model.fit(parts.train) for name, model in models.items()}
+    table = compare({**fitted, "again": fitted["item"]}, parts.test, ["nll"], n_resamples=100)
+    assert [row["clear"] for row in table] == [row["low"] > 0 or row["high"] < 0 for row in table]
+    assert table.where(model="item", other="again").rows[0]["clear"] is False
+    assert table.where(model="item", other="global").rows[0]["clear"] is True
+    with pytest.raises(sc.StarcastError, match="unknown unit 'film'"):
+        compare(fitted, parts.test, unit="film")
+
+
+def test_paired_differences_are_clear_where_intervals_overlap():
+    shared = np.random.default_rng(0).normal(0, 1, 500)
+    one, other = Resampled(0.0, shared), Resampled(0.1, shared + 0.1)
+    found = paired_difference(one, other, best="max")
+    assert np.quantile(one.values, 0.975) > np.quantile(other.values, 0.025)
+    assert (found["clear"], found["better"]) == (True, 0.0)
+    assert (found["low"], found["high"]) == pytest.approx((-0.1, -0.1))
+
+
+def test_an_infinite_difference_is_clear():
+    found = paired_difference(Resampled(1.0, np.ones(9)), Resampled(np.inf, np.full(9, np.inf)))
+    assert (found["low"], found["high"], found["clear"]) == (-np.inf, -np.inf, True)
+    found = paired_difference(Resampled(np.inf, np.full(9, np.inf)), Resampled(np.inf, np.full(9, np.inf)))
+    assert np.isnan([found["difference"], found["low"], found["high"]]).all()
+    assert found["clear"] is False
+
+
+def test_resamples_without_a_rating_do_not_count():
+    test = sc.Ratings.from_arrays(["a", "b"], ["x", "y"], [1, 2])
+    answers = {
+        "one": sc.Distribution([[0.9, 0.1], [0.2, 0.8]], [1, 2]),
+        "two": sc.Distribution([[0.5, 0.5]] * 2, [1, 2]),
+    }
+    for name in MEASURES:
+        found = resample(test, answers, [name], n_resamples=20)[name]
+        assert np.isnan(found["one"].values).any() or name.startswith("cumulative")
+    row = compare([sc.GlobalFrequency().fit(test), sc.GlobalFrequency().fit(test)], test, ["nll"], n_resamples=20).rows[
+        0
+    ]
+    assert row["better"] == 0.5
+
+
+def test_any_statistic_of_weights_can_be_resampled(parts):
+    n_ratings = np.bincount(parts.test.user, minlength=len(parts.test.users))
+    found = resample_statistics(parts.test, {"size": lambda users: users @ n_ratings}, unit="user", n_resamples=5)
+    assert found["size"].value == len(parts.test)
+    assert len(found["size"].values) == 5
