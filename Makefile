@@ -4,6 +4,10 @@
 PYTHON ?= python3
 VENV := .venv
 PEERS := .venv-peers
+JOBS ?= logical
+SUITE := tests/test_ratings.py tests/test_io.py tests/test_contract.py tests/test_modelfile.py tests/test_cli.py \
+  tests/test_evaluate.py tests/test_search.py tests/test_plots.py tests/test_serve.py tests/test_serve_schema.py tests/test_ray_data.py
+SUITE_NEEDS := pytest pytest-xdist hypothesis httpx pandas psutil pyarrow scipy duckdb
 PARTS := rounds roofline scaling jobs memory start paper
 BIN := $(VENV)/bin
 CODE := src tests benchmarks docs examples native
@@ -15,16 +19,17 @@ export PIP_BUILD_CONSTRAINT := constraints.txt
 NATIVE := CMakeLists.txt pyproject.toml $(wildcard native/* native/*/*)
 PACKAGES := $(wildcard src/starcast/*/__init__.py)  # an editable install knows each by its path
 
-.PHONY: demo test coverage covered torch lint workflows format wheel mutants bench peers docs figures clean help
+.PHONY: demo test coverage covered torch lint workflows format wheel versions mutants bench peers docs figures clean help
 
 help:
 	@echo "make demo   fit, compare and forecast on embedded data; writes a report page"
-	@echo "make test   all tests"
+	@echo "make test   all tests, on all cores; JOBS=0 runs them in one process"
 	@echo "make coverage  all tests, and which lines of Python they reach"
 	@echo "make mutants   breaks metrics, splits and fronts in every way it knows, and sees whether the tests notice"
 	@echo "make torch  PyTorch for the neural models, whose tests run then, too"
 	@echo "make lint   ruff, mypy, spelling, the architecture"
 	@echo "make wheel  sdist, and wheel from it, tried out where there is no compiler"
+	@echo "make versions  a short suite with the oldest and the newest versions of the dependencies"
 	@echo "make bench  how fast it is, beside other libraries; QUICK=1 in minutes, PARTS=jobs one part of it"
 	@echo "make docs   the docs site in build/site, strictly; FIGURES=1 draws all figures anew, which fits models for minutes"
 	@echo "make clean  remove what was built"
@@ -37,7 +42,7 @@ demo: $(VENV)/.demo
 test: $(VENV)/.test
 	@echo "» running the tests"
 	@$(if $(COVERAGE),rm -rf build/coverage && mkdir -p build/coverage,true)
-	@$(BIN)/python -m $(if $(COVERAGE),coverage run -m )pytest $(PYTEST_ARGS)
+	@$(BIN)/python -m $(if $(COVERAGE),coverage run -m )pytest -n $(JOBS) $(PYTEST_ARGS)
 
 coverage: $(VENV)/.torch
 	@$(MAKE) --no-print-directory test COVERAGE=1
@@ -81,6 +86,17 @@ wheel: $(VENV)/.dist
 	@PIP_CONSTRAINT="$(CURDIR)/constraints.txt" $(PYTHON) tests/newcomer.py build/clean dist
 	@cd build && PATH="$(CURDIR)/build/clean/bin" python -I ../tests/smoke.py
 	@ls -l dist
+
+# The wheel in dist with the oldest and with the newest versions that pyproject.toml allows, each in an environment of its own.
+versions: $(VENV)/.test
+	@ls dist/*.whl > /dev/null 2>&1 || $(MAKE) --no-print-directory wheel
+	@mkdir -p build && $(BIN)/python tests/versions.py > build/oldest.txt && : > build/newest.txt
+	@for age in oldest newest; do \
+	  echo "» a short suite with the $$age versions" && $(PYTHON) -m venv --clear build/$$age && \
+	  PIP_CONSTRAINT= build/$$age/bin/python -m pip --quiet --disable-pip-version-check install --constraint build/$$age.txt \
+	    "$$(ls dist/*.whl)[plot,search,serve,ray]" $(SUITE_NEEDS) && \
+	  build/$$age/bin/python -m pytest -n $(JOBS) -q $(SUITE) || exit 1; \
+	done
 
 format: $(VENV)/.lint
 	@$(BIN)/ruff check --fix $(CODE)

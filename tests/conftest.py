@@ -28,6 +28,21 @@ if len(tempfile.gettempdir()) > 30:  # the names of its sockets, 70 letters long
     os.environ.setdefault("RAY_TMPDIR", "/tmp")
 
 
+# Tests that start clusters, and tests that start services, run one after the other: together they would want more
+# memory and processes than a small machine has. Others go to whichever worker is free.
+CLUSTERS = {"test_cluster", "test_distributed", "test_ray_data", "test_ray"}
+SERVICES = {"test_serve_processes", "test_serve_schema", "test_fuzz_service", "test_service"}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.path.stem in CLUSTERS or "scale.md" in item.name:
+            item.add_marker(pytest.mark.xdist_group("clusters"))
+        elif item.path.stem in SERVICES or "browser" in item.path.parts or "service.md" in item.name:
+            item.add_marker(pytest.mark.xdist_group("services"))
+
+
 @pytest.fixture(scope="session")
 def data_folder() -> Path:
     """The folder of real ratings. Without it these tests are skipped, but with STARCAST_CI that is a failure."""
