@@ -3,11 +3,12 @@
 const PATIENCE = 15_000;
 const TOKEN = "starcast/token";
 
-/** The service answered, but not with what was asked for. `message` is its own sentence. */
+/** The service answered, but not with what was asked for. `message` is its own sentence, `token` what was sent. */
 export class Refused extends Error {
-  constructor(status, message) {
+  constructor(status, message, token = null) {
     super(message);
     this.status = status;
+    this.token = token;
   }
 }
 
@@ -42,12 +43,26 @@ export function keepToken(given) {
   }
 }
 
+/** Whether a text can be a token: no header could carry others. */
+export const isToken = (text) => /^[!-~]+$/.test(text);
+
+export function forgetToken(refused) {
+  if (keptToken() !== refused) return;
+  token = null;
+  try {
+    sessionStorage.removeItem(TOKEN);
+  } catch {
+    // It was not kept there.
+  }
+}
+
 function keptToken() {
   try {
-    return token ?? sessionStorage.getItem(TOKEN);
+    token ??= sessionStorage.getItem(TOKEN);
   } catch {
-    return token;
+    // The variable has it.
   }
+  return token !== null && isToken(token) ? token : null;
 }
 
 /** Only the latest of a row of questions counts: asking again drops the one before. */
@@ -75,10 +90,10 @@ async function ask(path, options, signal) {
     });
     const body = parse(await response.text());
     if (response.ok) return body;
-    throw new Refused(response.status, body?.error?.message ?? `the service answered ${response.status}`);
+    throw new Refused(response.status, body?.error?.message ?? `the service answered ${response.status}`, known);
   } catch (error) {
     if (error instanceof Refused || signal?.aborted) throw error;
-    if (response && !response.ok) throw new Refused(response.status, `the service answered ${response.status}`);
+    if (response && !response.ok) throw new Refused(response.status, `the service answered ${response.status}`, known);
     throw new Unreachable(error.message);
   }
 }

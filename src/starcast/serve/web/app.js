@@ -8,6 +8,7 @@ import { announce, byId, make } from "./dom.js";
 import { Empty } from "./empty.js";
 import { Forecasts } from "./forecasts.js";
 import { Known } from "./known.js";
+import { within } from "./limits.js";
 import { Shelf } from "./shelf.js";
 import { Store } from "./store.js";
 import { count, isThin, number, percent, plural, saySentence, sayTitle, sureness, unit } from "./text.js";
@@ -17,42 +18,94 @@ const N = 20;
 const FAMOUS = 100; // how many of the most rated films count as well known
 
 class Page {
-  constructor(model) {
-    this.model = model;
-    this.scores = model.scores;
-    this.store = new Store(model.data?.digest, this.scores);
+  constructor() {
     this.ask = latest();
     this.asked = new WeakMap();
-    this.floor = 0; // the least reliability that the listed films were asked for
-    this.empty = new Empty(this.scores);
-    this.forecasts = new Forecasts(this.scores, { onOpen: (film, panel) => this.#tellWhy(film, panel) });
-    this.shelf = new Shelf(this.store, this.scores, {
+    this.empty = new Empty();
+    this.forecasts = new Forecasts({ onOpen: (film, panel) => this.#tellWhy(film, panel) });
+    this.shelf = new Shelf({
       onChange: (said) => this.refresh(said),
       onBring: (film) => this.#foresee(film),
       onFail,
     });
-    this.known = new Known(this.store, { onChoose: () => this.refresh(), onFail });
-    const places = model.card?.curve?.length
-      ? [
-          ["chart", FULL],
-          ["small-chart", SMALL],
-        ]
-      : [];
-    this.charts = places.map(([id, frame]) => new Chart(model.card, byId(id), frame));
+    this.known = new Known({ onChoose: () => this.refresh(), onFail });
     this.#wire();
-    this.#introduce();
   }
 
-  async open() {
+  /** Show everything of a model: the first one, or one that is served in its place. */
+  async open(model, store = this.#makeStore(model)) {
+    if (this.store !== store) this.store?.close();
+    Object.assign(this, { model, store, scores: model.scores, famous: null });
+    this.floor = 0; // the least reliability that the listed films were asked for
+    this.empty.scores = this.forecasts.scores = model.scores;
+    this.forecasts.show([]);
+    byId("films").removeAttribute("aria-busy");
+    this.known.open(store);
+    const places = { chart: FULL, "small-chart": SMALL };
+    for (const id of Object.keys(places)) byId(id).replaceChildren();
+    this.charts = model.card?.curve?.length
+      ? Object.entries(places).map(([id, frame]) => new Chart(model.card, byId(id), frame))
+      : [];
+    this.#introduce();
     this.#wellKnown().catch(onFail); // so that the first rating need not wait for it
-    this.#choose(this.store.state.threshold);
+    this.#choose(store.state.threshold);
     this.#showWho();
-    await Promise.all([this.model.can_fold_in ? this.shelf.open() : null, this.known.show(), this.refresh()]);
+    if (model.can_fold_in) this.shelf.open(store, this.scores, (ratings) => this.#within({ ratings }).ratings);
+    await this.resume();
   }
 
   /** The service is back: ask for what could not be had. */
   async resume() {
     await Promise.all([this.model.can_fold_in ? this.shelf.fillUp() : null, this.known.show(), this.refresh()]);
+  }
+
+  /** Look whether another model is served by now; if so, change over to it, with the ratings that it can use. */
+  async checkModel() {
+    const model = await get("api/model");
+    if (isSame(model, this.model)) return false;
+    const { ratings } = this.store;
+    const usable = await this.#usable(model, ratings);
+    if (isSame(model, this.model)) return true; // another check was faster
+    let store = this.store;
+    if (model.data?.digest !== this.model.data?.digest) {
+      const { who, threshold, view } = store.state;
+      store = this.#makeStore(model);
+      store.set({ who, threshold, view });
+      for (const film of usable) if (!store.ratingOf(film.item)) store.rate(film, film.rating);
+    }
+    const lost = ratings.filter((film) => !store.ratingOf(film.item)).length;
+    await this.open(model, store);
+    connection.tell(sayNewModel(ratings.length, lost));
+    return true;
+  }
+
+  /** Whether a refusal comes of another model, which is shown then. */
+  async #comesOfNewModel(error) {
+    return error instanceof Refused && (error.status === 404 || error.status === 422) && this.checkModel();
+  }
+
+  /** The ratings that mean the same to another model: its scale has the score and ends as high, and the item is the same. */
+  async #usable(model, ratings) {
+    const sameTop = model.scores.at(-1) === this.scores.at(-1);
+    const kept = ratings.filter((film) => sameTop && model.scores.includes(film.rating));
+    if (kept.length === 0 || !model.can_fold_in) return [];
+    const items = kept.map((film) => film.item);
+    const asked = within(model.limits, { ratings: kept.map(({ item, rating }) => ({ item, rating })), n: 1, items });
+    try {
+      const { forecasts } = await post("api/fold-in", asked);
+      const titles = new Map(forecasts.filter(({ known }) => known).map(({ item, title }) => [item, title]));
+      return kept.filter((film) => titles.get(film.item) === film.title);
+    } catch (error) {
+      if (error instanceof Refused && error.status === 404) return []; // it knows none of the items
+      throw error;
+    }
+  }
+
+  #makeStore(model) {
+    return new Store(model.data?.digest, model.scores, () => {
+      if (this.model.can_fold_in) this.shelf.follow();
+      if (this.store.state.who === "newcomer") this.refresh();
+    });
   }
 
   /** Ask for forecasts anew; what is shown stays until the answer is there. */
@@ -65,12 +118,25 @@ class Page {
     byId("films").setAttribute("aria-busy", "true");
     try {
       const answer = await this.ask((signal) => (who === "newcomer" ? this.#foldIn(signal) : this.#recommend(signal)));
+      if (!sameScale(answer, this.model)) {
+        if (await this.checkModel()) return;
+        throw new Refused(503, "the model is being replaced"); // some of the workers have the new one already
+      }
       this.#show(answer, said, start);
       connection.fine();
     } catch (error) {
-      if (error.name !== "AbortError") byId("films").removeAttribute("aria-busy");
-      onFail(error);
+      await this.#failed(error);
     }
+  }
+
+  async #failed(error) {
+    try {
+      if (await this.#comesOfNewModel(error)) return;
+    } catch (other) {
+      error = other;
+    }
+    if (error.name !== "AbortError") byId("films").removeAttribute("aria-busy");
+    onFail(error);
   }
 
   #foldIn(signal) {
@@ -82,11 +148,16 @@ class Page {
   async #foresee({ item }) {
     if (this.store.ratings.length === 0 || this.store.ratingOf(item)) return;
     try {
-      const { forecasts } = await post("api/fold-in", { ratings: this.#given(), n: 1, items: [item] });
-      if (!this.store.ratingOf(item)) this.shelf.expect(forecasts);
+      const asked = this.#within({ ratings: this.#given(), n: 1, items: [item] });
+      const { forecasts, scores } = await post("api/fold-in", asked);
+      if (!this.store.ratingOf(item) && sameScale({ scores }, this.model)) this.shelf.expect(forecasts);
     } catch (error) {
-      onFail(error);
+      await this.#failed(error);
     }
+  }
+
+  #within(question) {
+    return within(this.model.limits, question);
   }
 
   #given() {
@@ -98,13 +169,15 @@ class Page {
   }
 
   async #list(path, asked, signal) {
-    const ask = (famous = {}) => post(path, { ...asked, ...famous, n: N, threshold: this.floor }, signal);
+    const ask = (famous = {}) =>
+      post(path, this.#within({ ...asked, ...famous, n: N, threshold: this.floor }), signal);
     if (this.store.state.view !== "famous") return ask();
     try {
       return await ask({ candidates: await this.#wellKnown() });
     } catch (error) {
       if (!(error instanceof Refused && (error.status === 404 || error.status === 422))) throw error;
-      this.famous = null; // another model may be served by now, which does not know all of them
+      if (await this.checkModel()) throw new DOMException("another model is shown", "AbortError");
+      this.famous = null;
       return ask({ candidates: await this.#wellKnown() });
     }
   }
@@ -201,12 +274,12 @@ class Page {
     const mine = Symbol("the latest question of this panel");
     this.asked.set(panel, mine);
     try {
-      const { reasons } = await post("api/explain", { ...asked, item: film.item, n: 5 });
+      const { reasons } = await post("api/explain", this.#within({ ...asked, item: film.item, n: 5 }));
       if (this.asked.get(panel) === mine) showWhy(panel, film, reasons, this.scores, whose);
     } catch (error) {
       if (this.asked.get(panel) !== mine) return;
       showNoWhy(panel, film, this.scores, "The reasons could not be fetched.");
-      onFail(error);
+      await this.#failed(error);
     }
   }
 
@@ -251,7 +324,8 @@ class Page {
   async #clear() {
     this.store.clear();
     byId("film-search").focus();
-    await Promise.all([this.shelf.reset(), this.#startOver()]);
+    this.shelf.open(this.store, this.scores, this.shelf.taken);
+    await Promise.all([this.shelf.fillUp(), this.#startOver()]);
     announce("Your ratings are cleared.");
   }
 
@@ -281,28 +355,50 @@ class Page {
     const ratings = `${plural(data.ratings, "rating")} of ${plural(data.items, "film")} by ${plural(data.users, "user")}`;
     byId("facts").textContent =
       `${model}${calibrated ? ", calibrated" : ""}, learnt from ${ratings}${data.name ? ` (${data.name})` : ""}. Starcast ${version}.`;
-    if (!card?.curve?.length) return;
-    byId("source").textContent =
-      card.source === "held-out ratings"
+    byId("source").textContent = !card?.curve?.length
+      ? ""
+      : card.source === "held-out ratings"
         ? `Measured on ${count.format(card.n)} held-out ratings of all kinds, which it had not seen.`
         : `By the model’s own forecasts of ${plural(card.n, "pair")}, not checked against held-out ratings.`;
   }
 }
 
+const isSame = (one, other) => JSON.stringify(one) === JSON.stringify(other);
+const sameScale = (one, other) => String(one.scores) === String(other.scores);
+
+function sayNewModel(rated, lost) {
+  if (rated === 0) return "A new model is served.";
+  if (lost === 0) return "A new model is served. Your ratings are kept.";
+  return `A new model is served. Its scale or its films differ: it cannot use ${count.format(lost)} of your ${plural(rated, "rating")}.`;
+}
+
 let page = null;
-const connection = new Connection(() => (page ? page.resume() : start()));
+const connection = new Connection(() => (page ? recheck() : start()));
 const onFail = (error) => connection.failed(error);
 
 async function start() {
   try {
     const model = await get("api/model");
     connection.fine();
-    page = new Page(model);
+    page = new Page();
+    await page.open(model);
   } catch (error) {
     return onFail(error);
   }
-  await page.open();
   document.documentElement.dataset.ready = "";
 }
+
+/** After an outage, and for who comes back to the page: the service may have another model by now. */
+async function recheck() {
+  try {
+    if (!(await page.checkModel())) await page.resume();
+  } catch (error) {
+    onFail(error);
+  }
+}
+
+document.addEventListener("visibilitychange", () => {
+  if (page && !document.hidden) page.checkModel().catch(onFail);
+});
 
 start();

@@ -1,6 +1,6 @@
 // What happens when the service does not answer: the page says so, keeps what it has, and tries again by itself.
 
-import { keepToken, Refused, Unreachable } from "./api.js";
+import { forgetToken, isToken, keepToken, Refused, Unreachable } from "./api.js";
 import { byId } from "./dom.js";
 
 const FIRST_WAIT = 1_000;
@@ -18,10 +18,17 @@ export class Connection {
     addEventListener("online", () => this.lost && this.#knock());
     this.form.addEventListener("submit", (event) => {
       event.preventDefault();
-      keepToken(this.form.querySelector("input").value);
+      const given = this.form.querySelector("input").value.trim();
+      if (!isToken(given)) return this.#askForToken("A token has only letters, digits and signs of ASCII, no spaces.");
+      keepToken(given);
       this.fine();
       this.onReturn();
     });
+  }
+
+  /** Say something that is no failure; the next answer takes it away. */
+  tell(text) {
+    this.#say(text, {});
   }
 
   /** Something was answered: whatever was said before is over. */
@@ -39,7 +46,12 @@ export class Connection {
     else if (error instanceof Refused && error.status === 503)
       this.#outage("The service is busy or still starting. The page keeps trying.");
     else if (error instanceof Refused && error.status === 401)
-      this.#say("This service answers only to those with its token.", { form: true });
+      this.#askForToken(
+        error.token
+          ? "The service does not accept this token. Check it and try again."
+          : "This service needs a token. Its operator has it.",
+        error.token,
+      );
     else if (error instanceof Refused) this.#say(`The service declined: ${error.message}`, {});
     else {
       this.#say("Something on this page went wrong. Reload it to go on.", {});
@@ -52,6 +64,16 @@ export class Connection {
     this.form.hidden = !form;
     byId("retry").hidden = !retry;
     this.notice.hidden = false;
+  }
+
+  /** Ask for a token; the one that was refused is forgotten, unless another was given meanwhile. */
+  #askForToken(text, refused = null) {
+    if (refused !== null) forgetToken(refused);
+    clearTimeout(this.timer);
+    this.#say(text, { form: true });
+    const input = this.form.querySelector("input");
+    input.focus();
+    input.select();
   }
 
   #outage(text) {

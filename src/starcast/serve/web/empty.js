@@ -6,8 +6,7 @@ import { number } from "./text.js";
 const EXAMPLE = 0.52; // chance of the likeliest score in the example
 
 export class Empty {
-  constructor(scores) {
-    this.scores = scores;
+  constructor() {
     this.place = byId("empty");
   }
 

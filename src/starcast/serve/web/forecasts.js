@@ -8,8 +8,8 @@ const MOVE = { duration: 320, easing: "cubic-bezier(.2,.7,.2,1)" };
 
 export class Forecasts {
   /** onOpen(film, panel) fills the panel that tells why. */
-  constructor(scores, { onOpen }) {
-    Object.assign(this, { scores, onOpen });
+  constructor({ onOpen }) {
+    this.onOpen = onOpen;
     this.rows = new Map();
     this.threshold = 0;
     this.list = byId("films");

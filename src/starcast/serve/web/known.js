@@ -9,8 +9,8 @@ const SHOWN = 10;
 
 export class Known {
   /** onChoose() when someone is chosen, onFail(error) when the service does not tell. */
-  constructor(store, { onChoose, onFail }) {
-    Object.assign(this, { store, onChoose, onFail });
+  constructor({ onChoose, onFail }) {
+    Object.assign(this, { onChoose, onFail });
     new Combobox(byId("user-search"), {
       noun: "user",
       search: async (query, signal) => {
@@ -22,6 +22,11 @@ export class Known {
       failed: onFail,
     });
     byId("anyone").addEventListener("click", () => this.#anyone());
+  }
+
+  open(store) {
+    this.store = store;
+    byId("their-ratings").replaceChildren();
   }
 
   choose(user) {

@@ -46,10 +46,10 @@ function menu(question, scores, rating, onRate) {
   return select;
 }
 
-/** Show the control as not yet used. */
-export function resetControl(control) {
-  for (const button of control.querySelectorAll("input")) button.checked = false;
-  if (control.tagName === "SELECT") control.value = "";
+/** Show a rating, or none. */
+export function setControl(control, rating) {
+  for (const button of control.querySelectorAll("input")) button.checked = Number(button.value) === rating;
+  if (control.tagName === "SELECT") control.value = rating ?? "";
 }
 
 /** Put the focus where the next key rates. */

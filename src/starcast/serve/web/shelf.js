@@ -2,8 +2,8 @@
 
 import { get } from "./api.js";
 import { announce, byId, draw, make } from "./dom.js";
-import { focusControl, ratingControl, resetControl } from "./rating.js";
-import { likeliest, number, percent, sayScore, sayTitle } from "./text.js";
+import { focusControl, ratingControl, setControl } from "./rating.js";
+import { count, likeliest, number, percent, sayScore, sayTitle } from "./text.js";
 
 const OFFERED = 6;
 const GOAL = 5;
@@ -11,8 +11,8 @@ const PAGE = 60;
 
 export class Shelf {
   /** onChange() after every rating, onBring(film) when one comes by search, onFail(error) when none can be offered. */
-  constructor(store, scores, { onChange, onBring, onFail }) {
-    Object.assign(this, { store, scores, onChange, onBring, onFail });
+  constructor({ onChange, onBring, onFail }) {
+    Object.assign(this, { onChange, onBring, onFail });
     this.rows = new Map();
     this.forecasts = new Map(); // what was forecast for films on the shelf before they were rated
     this.popular = [];
@@ -23,10 +23,22 @@ export class Shelf {
     byId("more-films").addEventListener("click", () => this.offerOthers());
   }
 
-  async open() {
-    for (const film of this.store.ratings) this.#put(film);
+  /** Begin with the ratings of a store; what was there belongs to another one. `taken(ratings)` are sent. */
+  open(store, scores, taken) {
+    Object.assign(this, { store, scores, taken });
+    Object.assign(this, { popular: [], offset: 0 });
+    for (const item of [...this.rows.keys()]) this.#drop(item);
+    for (const film of store.ratings) this.#put(film);
+    this.forecasts.clear();
+    this.passed.clear();
     this.tell();
-    await this.fillUp();
+  }
+
+  /** Show what the store has by now: another tab has changed it. */
+  follow() {
+    for (const { film, control } of this.rows.values()) setControl(control, this.store.ratingOf(film.item)?.rating);
+    for (const film of this.store.ratings) if (!this.rows.has(film.item)) this.#put(film);
+    this.tell();
   }
 
   /** The films on the shelf without a rating: those whose forecast is worth knowing beforehand. */
@@ -54,14 +66,6 @@ export class Shelf {
     announce("Other films are shown.");
   }
 
-  reset() {
-    for (const item of [...this.rows.keys()]) this.#drop(item);
-    this.forecasts.clear();
-    this.passed.clear();
-    this.tell();
-    return this.fillUp();
-  }
-
   /** Keep what was forecast for films on the shelf, to be compared with what will be said. */
   expect(forecasts) {
     for (const forecast of forecasts) {
@@ -72,14 +76,17 @@ export class Shelf {
 
   tell() {
     const rated = this.store.ratings.length;
+    const taken = this.taken(this.store.ratings).length;
     [...byId("pips").children].forEach((pip, place) => pip.classList.toggle("full", place < rated));
     const left = GOAL - rated;
     byId("progress-words").textContent =
-      left > 0
-        ? rated === 0
-          ? "None rated yet"
-          : `${rated} rated, ${left} to go`
-        : `${rated} rated. More helps`;
+      rated === 0
+        ? "None rated yet"
+        : rated > taken
+          ? `${count.format(rated)} rated. The last ${count.format(taken)} count`
+          : left > 0
+            ? `${rated} rated, ${left} to go`
+            : `${count.format(rated)} rated. More helps`;
     byId("clear").hidden = rated === 0;
     this.#tally();
     for (const row of this.rows.values()) this.#describe(row);
@@ -135,7 +142,7 @@ export class Shelf {
   #unrate(film) {
     const row = this.rows.get(film.item);
     this.store.unrate(film.item);
-    resetControl(row.control);
+    setControl(row.control, null);
     this.tell();
     focusControl(row.control);
     this.onChange(`The rating of ${sayTitle(film)} is taken back.`);
