@@ -31,6 +31,7 @@ from starcast.errors import (
 )
 from starcast.evaluate import compare, cross_validate, evaluate
 from starcast.front import Front
+from starcast.html import show
 from starcast.io import read_ratings
 from starcast.models import (
     GCMC,
@@ -126,4 +127,5 @@ __all__ = [
     "read_ratings",
     "recommend_all",
     "search",
+    "show",
 ]

@@ -76,6 +76,13 @@ class Distribution:
         scale = f"{len(self.scores)} scores from {self.scores[0]:g} to {self.scores[-1]:g}"
         return f"Distribution({len(self):,} pairs, {scale})"
 
+    def _repr_html_(self) -> str:
+        from starcast.html import distribution_html
+
+        first = Distribution.trusted(self.probs[:10], self.scores)
+        figures = (first.probs, first.mode(), first.mean(), first.reliability())
+        return distribution_html(len(self), self.scores.tolist(), *(figure.tolist() for figure in figures))
+
     def mode(self) -> Floats:
         """Return the likeliest score of each pair, the lowest of them if several are as likely."""
         return np.asarray(self.scores[self.probs.argmax(axis=1)])

@@ -85,6 +85,15 @@ class Front:
         goals = ", ".join(f"{name} {way}" for name, way in self.objectives.items())
         return f"Front({plural(len(self), 'row')}: {goals})"
 
+    def _repr_html_(self) -> str:
+        from starcast.html import results_html
+
+        table = Results(self.rows)
+        order = [*self.objectives, *(column for column in table.columns if column not in self.objectives)]
+        goals = [f"{name} {way}" for name, way in self.objectives.items()]
+        columns = {column: table[column][:50] for column in order if column in table.columns}
+        return results_html("Front", goals, columns, self.objectives, len(self))
+
     def hypervolume(self, reference: Mapping[str, float]) -> float:
         """Return the volume between the front and a reference, a value per objective that every row should beat."""
         for name in self.objectives:

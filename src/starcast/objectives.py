@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from starcast import metrics
 from starcast.distribution import Distribution, check_fraction
-from starcast.errors import ParameterError, choose
+from starcast.errors import ParameterError, UnknownNameError, choose
 from starcast.metrics import PAPER_MEASURES
 from starcast.ratings import Ratings
 
@@ -95,6 +95,20 @@ def parse(name: str) -> tuple[str, tuple[float, ...]]:
 def direction(name: str) -> str:
     """Return "min" if less of a measure is better, else "max"."""
     return "min" if parse(name)[0] in OVERALL else "max"
+
+
+def known_direction(column: str) -> str | None:
+    """Return the direction of a column of results if it is a measure, with or without a threshold, else None.
+
+    >>> known_direction("accuracy"), known_direction("nll"), known_direction("n_factors")
+    ('max', 'min', None)
+    """
+    if column in PAPER_MEASURES:
+        return "max"
+    try:
+        return direction(column)
+    except (ParameterError, UnknownNameError):
+        return None
 
 
 def directions(objectives: Objectives) -> dict[str, str]:

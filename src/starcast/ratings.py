@@ -151,6 +151,24 @@ class Ratings:
             f"from {self.scores[0]:g} to {self.scores[-1]:g})"
         )
 
+    def _repr_html_(self) -> str:
+        from starcast.html import ratings_html
+
+        user, item = self.user[:5], self.item[:5]
+        first = {"user": self.users[user], "item": self.items[item]}
+        if self.titles is not None:
+            first["title"] = self.titles[item]
+        first["rating"] = self.values[:5]
+        span = None
+        if self.timestamps is not None and len(self):
+            first["date"] = np.datetime_as_string(self.timestamps[:5].astype("datetime64[s]"), "D").astype(object)
+            ends = np.array([self.timestamps.min(), self.timestamps.max()]).astype("datetime64[s]")
+            span = tuple(np.datetime_as_string(ends, "D").tolist())
+        rows = {column: values.tolist() for column, values in first.items()}
+        return ratings_html(
+            len(self), len(self.users), len(self.items), self.scores.tolist(), self.counts().tolist(), rows, span
+        )
+
     @property
     def values(self) -> npt.NDArray[np.float64]:
         """The ratings themselves, as numbers on the scale."""

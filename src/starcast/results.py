@@ -37,6 +37,13 @@ class Results:
     def __repr__(self) -> str:
         return f"Results({len(self)} rows: {', '.join(self.columns)})"
 
+    def _repr_html_(self) -> str:
+        from starcast.html import results_html
+        from starcast.objectives import known_direction
+
+        ways = {column: way for column in self.columns if (way := known_direction(column)) is not None}
+        return results_html("Results", [], {column: self[column][:50] for column in self.columns}, ways, len(self))
+
     def where(self, **wanted: Any) -> "Results":
         """Return the rows that have the given values.
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from starcast import modelfile
 from starcast.distribution import Distribution, check_fraction, kind_of
-from starcast.errors import DataError, DivergenceError, NotFittedError, choose
+from starcast.errors import DataError, DivergenceError, NotFittedError, choose, plural
 from starcast.frames import make_frame
 from starcast.kernels import Side
 from starcast.models import explanation, growth, ranking
@@ -210,6 +210,19 @@ class Model(Parametrized):
             raise DivergenceError(f"a model that diverged cannot be saved: {', '.join(wild)} must be finite.")
         meta = {"model": type(self).__name__, "params": self.get_params(), "learnt": values}
         modelfile.write(path, meta, arrays)
+
+    def _repr_html_(self) -> str:
+        from starcast.html import model_html, scale
+
+        changed = self._changed_params()
+        params = [(name, repr(value), name in changed) for name, value in self.get_params().items()]
+        fitted: list[str] = []
+        if self.is_fitted:
+            counts = {"rating": self.seen_items_, "user": self.users_, "item": self.items_}
+            fitted = ["fitted", *(plural(len(names), noun) for noun, names in counts.items())]
+            fitted.append(scale(self.scores_.tolist()))
+            fitted.append("calibrated" if hasattr(self, "calibration_") else "not calibrated")
+        return model_html(type(self).__name__, params, fitted)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return parameters and what was learnt; look-ups and the kernels' copies are made anew where it arrives."""

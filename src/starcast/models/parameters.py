@@ -25,11 +25,13 @@ class Parametrized:
         return type(self)(**self.get_params())
 
     def __repr__(self) -> str:
+        params = self.get_params()
+        return f"{type(self).__name__}({', '.join(f'{k}={params[k]!r}' for k in self._changed_params())})"
+
+    def _changed_params(self) -> list[str]:
+        """Return the names of the parameters that differ from their defaults."""
         given = inspect.signature(type(self).__init__).parameters
-        changed = (
-            f"{k}={v!r}" for k, v in self.get_params().items() if v is not given[k].default and v != given[k].default
-        )
-        return f"{type(self).__name__}({', '.join(changed)})"
+        return [k for k, v in self.get_params().items() if v is not given[k].default and v != given[k].default]
 
 
 def check_engine(engine: Any) -> Any:
