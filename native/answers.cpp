@@ -1,4 +1,4 @@
-// Many distributions at once: calibrated, or with their near ties settled.
+// Many distributions at once: calibrated, with their near ties settled, or normalized.
 #include "answers.hpp"
 
 #include <cstdint>
@@ -24,7 +24,7 @@ void each_row(Rows probs, int n_threads, const Move& move) {
   });
 }
 
-// Both move the rows where they are.
+// All of these change the rows in place.
 void recalibrate(Rows probs, Matrix<double> calibration, int n_threads) {
   const Calibration map{calibration.data(), calibration.shape(0), calibration.shape(1)};
   if (map.n_rows < Calibration::cuts || map.n_rows % 2 || map.n_scores != probs.shape(1) || map.n_scores == 0)
@@ -39,12 +39,18 @@ void settle_ties(Rows probs, Array<double> place, double centering, int n_thread
   each_row(probs, n_threads, [&](double* p) { settle_row(p, place.data(), S, centering); });
 }
 
+void normalize(Rows probs, int n_threads) {
+  const size_t S = probs.shape(1);
+  each_row(probs, n_threads, [&](double* p) { normalize_row(p, S); });
+}
+
 }  // namespace
 
 void bind_answers(nb::module_& m) {
   m.def("recalibrate", &recalibrate, nb::arg("probs").noconvert(), nb::arg("calibration"), nb::arg("n_threads") = 1);
   m.def("settle_ties", &settle_ties, nb::arg("probs").noconvert(), nb::arg("place"), nb::arg("centering"),
         nb::arg("n_threads") = 1);
+  m.def("normalize", &normalize, nb::arg("probs").noconvert(), nb::arg("n_threads") = 1);
 }
 
 }  // namespace starcast

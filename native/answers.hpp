@@ -1,5 +1,5 @@
-// What is done to one distribution in double precision: the bell of a number, a calibration, near ties, and the
-// questions that rank it. One code for predictions and for recommendations, so that both give the same bits; files that
+// What is done to one distribution in double precision: the bell of a number, a calibration, near ties, its sum, and
+// the questions that rank it. One code for predictions and for recommendations, so that both give the same bits; files that
 // include it are compiled without contraction.
 #pragma once
 
@@ -114,6 +114,22 @@ inline void settle_row(double* p, const double* place, size_t S, double centerin
   shared /= n;
   for (size_t s = 0; s < S; ++s)
     if (p[s] >= level) p[s] = shared * (1 + (s == central ? ahead : -ahead / (n - 1)));
+}
+
+// Divides a row by its sum, so that it adds up to one to the last bits. A row that does already stays as it is:
+// normalizing twice is normalizing once. The sum is compensated (Neumaier), so its error does not grow with the number
+// of scores. Rows that are no distribution (a sum of zero, infinite, or not a number) stay as they are, too.
+inline void normalize_row(double* p, size_t S) {
+  constexpr double exact = 4.5e-16;  // two units in the last place of one: what rounding leaves after a division
+  double total = 0, lost = 0;
+  for (size_t s = 0; s < S; ++s) {
+    const double next = total + p[s];
+    lost += std::abs(total) >= std::abs(p[s]) ? (total - next) + p[s] : (p[s] - next) + total;
+    total = next;
+  }
+  total += lost;
+  if (!(std::abs(total - 1) > exact) || !(total > 0) || !std::isfinite(total)) return;
+  for (size_t s = 0; s < S; ++s) p[s] /= total;
 }
 
 // The sums run score by score, as those of Distribution do.

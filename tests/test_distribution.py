@@ -94,7 +94,7 @@ def test_halves_that_add_up_in_floating_point_are_a_half():
 
 
 def test_a_threshold_is_compared_alike_whatever_its_type():
-    d = Distribution(np.array([[0.3, 0.7]], np.float32), [1, 2])
+    d = Distribution.trusted(np.array([[0.3, 0.7]], np.float32), np.array([1.0, 2.0]))
     assert d.keep(0.7).tolist() == d.keep(np.float64(0.7)).tolist() == d.keep(np.float32(0.7)).tolist() == [True]
 
 
@@ -115,8 +115,8 @@ def test_integers_are_taken_as_probabilities():
     assert Distribution([[0, 1]], [1, 2]).probs.dtype == np.float64
 
 
-def test_single_precision_is_kept():
-    assert Distribution(np.array([[0.5, 0.5]], np.float32), [1, 2]).probs.dtype == np.float32
+def test_single_precision_becomes_double():
+    assert Distribution(np.array([[0.5, 0.5]], np.float32), [1, 2]).probs.dtype == np.float64
 
 
 def test_no_pairs_are_a_distribution():

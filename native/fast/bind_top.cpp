@@ -119,6 +119,7 @@ class Ranking {
   }
 
   size_t n_scores() const { return values_.size(); }
+  void check_kernels() const { require(n_scores() <= max_scores, "there must be at most 64 scores."); }
   const Array<const double, 1>& scores() const { return scores_; }
   bool is_plain() const { return !calibration_.rows; }  // the rough answers tell the order
 
@@ -155,7 +156,6 @@ class Ranking {
 
  private:
   void check(const Source& source) const {
-    require(n_scores() <= max_scores, "there must be at most 64 scores.");
     require(static_cast<int64_t>(wanted_.shape(0)) == source.n_items, "wanted must be one per item.");
     for (size_t u = 0; u < user_.shape(0); ++u)
       require(user_(u) >= 0 && user_(u) < source.n_users, "users must have rows.");
@@ -186,7 +186,7 @@ class Ranking {
     std::vector<uint16_t> open(n_tiles * many);
     std::vector<uint32_t> wanted(many);
     std::vector<Sieve> sieves(many, sieve_of());
-    std::vector<double> noise(many);
+    std::vector<double> noise(many), answer(S);
     for (int u = 0; u < many; ++u) {
       lists[u].n = n_;
       noise[u] = source.noise(user_(begin + u));
@@ -213,8 +213,8 @@ class Ranking {
         if (is_plain()) left &= source.pass(sieves[u], lists[u], whom, noise[u], tile, said);
         for (; left; left &= left - 1) {
           const int lane = __builtin_ctz(left);
-          const bool changed =
-              consider(source, whom, static_cast<int32_t>(tile * tile_items + lane), said + lane, lists[u]);
+          const bool changed = consider(source, whom, static_cast<int32_t>(tile * tile_items + lane), said + lane,
+                                        answer.data(), lists[u]);
           if (changed && lists[u].is_full()) raise(sieves[u], lists[u].last());
         }
       }
@@ -236,14 +236,15 @@ class Ranking {
     sieve.mean = static_cast<float>(last.mean - hair_);
   }
 
-  bool consider(const Source& source, int32_t whom, int32_t item, const float* said, List& list) const {
-    double p[max_scores];
+  // p: room for a distribution.
+  bool consider(const Source& source, int32_t whom, int32_t item, const float* said, double* p, List& list) const {
     const size_t S = n_scores();
     Entry entry;
     entry.item = item;
     entry.value = source.answer(whom, item, said, p);
     if (calibration_.rows) calibration_.move(p);
     if (centering_ > 0) settle_row(p, place_.data(), S, centering_);
+    normalize_row(p, S);
     entry.mode = static_cast<int32_t>(std::max_element(p, p + S) - p);
     entry.reliability = by_error_ ? expected_accuracy(p, scores_.data(), S) : p[entry.mode];
     if (!(entry.reliability >= threshold_)) return false;
@@ -308,6 +309,7 @@ struct ScoreSource : Source {
 
 Columns rank_scores(const Ranking& ranking, Rows P, Array<const float, 4> tiles, int64_t n_items,
                     Array<const float, 1> base, int n_factors, bool biased, const std::string& link) {
+  ranking.check_kernels();
   ScoreSource source;
   Question& ask = source.ask;
   ask.n_scores = static_cast<int>(ranking.n_scores());
@@ -355,6 +357,7 @@ struct DrawSource : Source {
 Columns rank_draws(const Ranking& ranking, Array<const float, 3> P, Array<const float, 3> Q, Array<const float, 1> base,
                    Rows basis, Array<const int32_t, 1> ranks, Array<const float, 1> weights, float share,
                    Array<const double, 1> floor) {
+  ranking.check_kernels();
   DrawSource source;
   OrdinalQuestion& ask = source.ask;
   ask.n_scores = static_cast<int>(ranking.n_scores());

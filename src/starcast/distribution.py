@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from starcast import _native
 from starcast.errors import DataError, ParameterError, choose
 from starcast.frames import make_frame
 
@@ -18,7 +19,7 @@ class Distribution:
     Parameters
     ----------
     probs : array of shape (pairs, scores)
-        Each row adds up to one.
+        Each row adds up to one within 1e-4, and is divided by its sum: what is kept adds up in double precision.
     scores : array of shape (scores,)
         Ascending.
 
@@ -36,12 +37,12 @@ class Distribution:
             self.probs = np.asarray(probs)
             if self.probs.dtype.kind == "c":
                 raise TypeError("complex numbers have no order")
-            if self.probs.dtype.kind != "f":
-                self.probs = self.probs.astype(np.float64)
+            self.probs = self.probs.astype(np.float64, order="C")  # always a copy
             self.scores = np.asarray(scores, np.float64)
         except (TypeError, ValueError) as error:
             raise DataError(f"probs and scores must be numbers: {error}.") from None
         self._check()
+        normalize(self.probs)
 
     @classmethod
     def trusted(cls, probs: npt.NDArray[Any], scores: Floats) -> "Distribution":
@@ -57,8 +58,8 @@ class Distribution:
             )
         if len(self.scores) < 2 or not (np.isfinite(self.scores).all() and (np.diff(self.scores) > 0).all()):
             raise DataError(f"scores must be two or more and ascend, got {self.scores.tolist()}.")
-        # Half an ulp a score is what rounding may cost; single precision is the coarsest that models use.
-        wrong = ~((self.probs >= 0).all(axis=1) & (np.abs(self.probs.sum(axis=1, dtype=np.float64) - 1) < 1e-4))
+        # Probabilities in single precision, or printed with a few digits, add up to one within this.
+        wrong = ~((self.probs >= 0).all(axis=1) & (np.abs(self.probs.sum(axis=1) - 1) < 1e-4))
         if wrong.any():
             row = int(np.flatnonzero(wrong)[0])
             raise DataError(
@@ -120,6 +121,22 @@ class Distribution:
             return np.asarray(self.probs.max(axis=1))
         return np.asarray(1 - self.absolute_error() / (self.scores[-1] - self.scores[0]))
 
+    def at_least(self, score: float) -> Floats:
+        """Return the probability of `score` or more, one number per pair; `score` need not be on the scale.
+
+        >>> Distribution([[0.1, 0.2, 0.7], [0.5, 0.25, 0.25]], [1, 2, 3]).at_least(2).round(6).tolist()
+        [0.9, 0.5]
+        """
+        if isinstance(score, bool) or not isinstance(score, (int, float, np.number)) or np.isnan(score):
+            raise ParameterError(f"score must be a number, got {score!r}.")
+        # Three tenths may be written as .1 + .2, which lies a rounding error above .3.
+        least = score - 1e-9 * (self.scores[-1] - self.scores[0])
+        total = np.zeros(len(self))
+        for probs, each in zip(self.probs.T, self.scores, strict=True):
+            if each >= least:
+                total += probs
+        return np.minimum(total, 1.0)
+
     def absolute_error(self, point: npt.ArrayLike | None = None) -> Floats:
         """Return the expected absolute error of each point, by default of the median."""
         centre = self.median() if point is None else np.asarray(point, np.float64)
@@ -175,6 +192,16 @@ class Distribution:
         # A hair below the level, so that halves that should add up to one half do so in floating point too.
         reached = self.probs.cumsum(axis=1, dtype=np.float64) >= level - 1e-9
         return np.asarray(reached.argmax(axis=1))
+
+
+def normalize(probs: Floats, n_threads: int = 1) -> Floats:
+    """Divide each row by its sum, in place, and return the array; rows that add up to the last bits are left alone.
+
+    >>> normalize(np.array([[0.5, 0.25, 0.5], [0.25, 0.25, 0.5]])).tolist()
+    [[0.4, 0.2, 0.4], [0.25, 0.25, 0.5]]
+    """
+    _native.normalize(probs, n_threads)
+    return probs
 
 
 def kind_of(threshold: float | None) -> str:
