@@ -2,7 +2,7 @@
 
 import itertools
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,15 +25,16 @@ Folds = int | str | Sequence[Split]
 def evaluate(
     model: Model,
     test: Ratings,
-    thresholds: Sequence[float] = THRESHOLDS,
+    thresholds: float | Sequence[float] = THRESHOLDS,
     *,
     relevant: float | None = None,
     empty: str = "undefined",
 ) -> Results:
     """Return one row per threshold with the paper's measures there and, the same in each row, those without threshold.
 
-    `relevant` and `empty` are those of :func:`starcast.metrics.paper_measures`.
+    A lone number is one threshold. `relevant` and `empty` are those of :func:`starcast.metrics.paper_measures`.
     """
+    thresholds = as_thresholds(thresholds)
     answer = answer_for(model, test)
     at = metrics.paper_measures(test, answer, thresholds, relevant=relevant, empty=empty)
     overall = overall_measures(test, answer)
@@ -45,6 +46,17 @@ def evaluate(
             for k, threshold in enumerate(thresholds)
         ]
     )
+
+
+def as_thresholds(thresholds: Any) -> list[float]:
+    """Return thresholds as a list of numbers from 0 to 1, of one number if only one is given."""
+    given = [thresholds] if isinstance(thresholds, (str, int, float, np.number)) else thresholds
+    if not isinstance(given, Iterable):
+        raise ParameterError(f"thresholds must be a number from 0 to 1, or several, got {thresholds!r}.")
+    several = list(given)
+    for threshold in several:
+        check_fraction(threshold, "threshold")
+    return several
 
 
 def answer_for(model: Model, test: Ratings) -> Distribution:
@@ -61,7 +73,7 @@ def cross_validate(
     model: Model,
     ratings: Ratings,
     cv: Folds = 5,
-    thresholds: Sequence[float] = THRESHOLDS,
+    thresholds: float | Sequence[float] = THRESHOLDS,
     *,
     relevant: float | None = None,
     empty: str = "undefined",
@@ -86,6 +98,7 @@ def cross_validate(
     >>> table["fold"], table["status"]
     ([0, 1, 2], ['ok', 'ok', 'ok'])
     """
+    thresholds = as_thresholds(thresholds)
     rows: list[dict[str, Any]] = []
     for fold, split in enumerate(make_folds(ratings, cv, random_state)):
         began = time.perf_counter()
