@@ -17,6 +17,7 @@ import starcast as sc
 from starcast import metrics
 from starcast.errors import DataError, NotFittedError, ParameterError, UnknownNameError
 from starcast.models import MODELS, make_model, ranking
+from starcast.recalibration import identity
 
 # One word for an idea: a name is added here on purpose, when none of these says it.
 PARAMETERS = {
@@ -63,8 +64,25 @@ def test_rows_are_distributions(fitted, name):
     answer = fitted(name).predict_proba(*ALL)
     assert answer.probs.shape == (2400, 5)
     assert (answer.probs >= 0).all()
-    assert np.abs(answer.probs.sum(axis=1, dtype=float) - 1).max() < 1e-6
     assert answer.scores.tolist() == [1, 2, 3, 4, 5]
+
+
+def test_probabilities_add_up_to_one_in_double_precision(fitted, name):
+    model = fitted(name)
+    calibrated = copy.copy(model)
+    rng = np.random.default_rng(0)
+    calibrated.calibration_ = identity(5) + np.vstack([rng.normal(0, 0.3, (2, 5)), np.zeros(5), rng.normal(0, 1, 5)])
+    for each in (model, calibrated):
+        for users, items in (ALL, (7, np.arange(1, 41)), (np.arange(1000, 1060), 99), (7, 99)):
+            probs = each.predict_proba(users, items).probs
+            assert probs.dtype == np.float64
+            assert np.abs(probs.sum(axis=1) - 1).max() <= 1e-15
+    assert rng.choice(model.scores_, p=model.predict_proba(1000, 1).probs[0]) in model.scores_
+
+
+def test_a_part_of_a_distribution_has_the_same_bits(fitted, name):
+    answer = fitted(name).predict_proba(*ALL)
+    assert np.array_equal(answer[100:900].probs, answer.probs[100:900])
 
 
 def test_fit_returns_the_model_and_leaves_the_ratings_alone(name):
@@ -156,8 +174,7 @@ def test_a_name_without_a_rating_is_unknown(name):
     users, items = ([7], [99]) if name.startswith("ordinalmf") else ([7, 1000], [1, 99])
     assert np.array_equal(model.predict_proba(users, items).probs, np.tile(model.prior_, (len(users), 1)))
     assert 7 not in model.recommend(n=1)["user"]
-    with pytest.raises(UnknownNameError, match=r"unknown user 7\."):
-        model.recommend(7)
+    assert not model.recommend(7)["known"].any()
 
 
 def test_one_pair_at_a_time_equals_all_at_once(fitted, name):
@@ -183,6 +200,85 @@ def test_no_pairs_are_no_rows(fitted, name):
     assert len(model.predict_proba([], [])) == 0
     assert len(model.predict([], [])) == 0
     assert len(model.predict(1000, [])) == 0
+
+
+@pytest.mark.parametrize("text", [False, True], ids=["numbers", "text"])
+def test_answers_without_rows_have_the_types_of_those_with_rows(name, text):
+    ratings = planted(n_users=12, n_items=9, n=80)
+    users, items = ratings.users[ratings.user], ratings.items[ratings.item]
+    if text:
+        users, items = ([f"{letter}{code}" for code in codes] for letter, codes in (("u", users), ("i", items)))
+    model = make(name).fit(sc.Ratings.from_arrays(users, items, ratings.values, titles={items[0]: "Film"}))
+    user, item = model.users_[:2].tolist(), model.items_[:2].tolist()
+    empty_kinds = (list, pl.Series, pd.Series, lambda values: pa.array(values, pa.string()))
+    for column, empty_column in zip((list, pl.Series, pd.Series, pa.array), empty_kinds, strict=True):
+        nothing = empty_column([])
+        for full, empty in [
+            (model.predict(column(user), column(item)), model.predict(nothing, nothing)),
+            (model.predict(column(user), column(item)), model.predict(column(user), column(item), 1.0)[:0]),
+            (model.recommend(column(user), exclude_seen=False), model.recommend(nothing)),
+            (model.recommend(column(user), exclude_seen=False), model.recommend(column(user), candidates=nothing)),
+            (model.recommend(column(user), exclude_seen=False), model.recommend(column(user), threshold=1.0)),
+        ]:
+            assert type(full) is type(empty)
+            if isinstance(full, pd.DataFrame):
+                assert pd.concat([full, empty]).dtypes.equals(full.dtypes)
+            elif isinstance(full, pl.DataFrame):
+                assert pl.concat([full, empty]).schema == full.schema
+            else:
+                assert pa.concat_tables([full, empty]).schema == full.schema
+
+
+def test_a_pandas_answer_has_the_index_of_the_question(fitted, name):
+    table = pd.DataFrame({"user": ALL[0], "item": ALL[1]}).sample(50, random_state=0)
+    frame = fitted(name).predict(table["user"], table["item"])
+    assert frame.index.equals(table.index)
+    assert frame["item"].equals(table["item"])
+    assert fitted(name).predict(1000, table["item"]).index.equals(table.index)
+    assert fitted(name).predict(table["user"].to_numpy(), table["item"]).index.equals(table.index)
+    asked = table.set_index("user")
+    assert fitted(name).predict(asked.index, asked["item"]).index.equals(asked.index)
+    assert isinstance(fitted(name).predict(asked.index, 1), pd.DataFrame)
+    assert isinstance(fitted(name).recommend(asked.index[:2]), pd.DataFrame)
+    assert isinstance(fitted(name).recommend(1000, candidates=table["item"]), pd.DataFrame)
+
+
+def test_an_unknown_user_in_a_batch_gets_the_list_of_a_newcomer(fitted, name):
+    model = fitted(name)
+    frame = model.recommend([1001, 7, 1000, 8, 7], n=4)
+    assert frame["user"].unique(maintain_order=True).to_list() == [1001, 7, 1000, 8]
+    assert frame["user"].to_list() == [user for user in (1001, 7, 1000, 8, 7) for _ in range(4)]
+    assert frame["rank"].to_list() == [1, 2, 3, 4] * 5
+    known = frame.filter(pl.col("known"))
+    assert known.rows() == model.recommend([1001, 1000], n=4).rows()
+    new = frame.filter(~pl.col("known"))
+    assert set(new["user"]) == {7, 8}
+    assert new.drop("user")[:4].equals(new.drop("user")[4:8])
+    assert new["mean"][:4].is_sorted(descending=True) or new["prediction"][0] > new["prediction"][3]
+    if name.startswith("ordinalmf"):
+        assert new["mean"].to_list() == model.predict(new["user"], new["item"], point="mean")["prediction"].to_list()
+    assert model.recommend(7, n=4).rows() == new[:4].rows()
+    assert len(model.recommend([7], n=50)) == 40
+    assert len(model.recommend([7, 1000], candidates=[])) == 0
+    chosen = model.recommend([7, 1000], candidates=[3, 5], exclude_seen=False)
+    assert [sorted(chosen.filter(pl.col("user") == user)["item"]) for user in (7, 1000)] == [[3, 5], [3, 5]]
+
+
+def test_a_name_of_another_type_in_a_batch_is_unknown(fitted, name):
+    model = fitted(name)
+    frame = model.predict([1000, "guest", "1001"], [1, 2, 3])
+    assert frame["known"].to_list() == [True, False, True]
+    assert frame["user"].to_list() == ["1000", "guest", "1001"]
+    assert frame["reliability"][2] == model.predict(1001, 3)["reliability"][0]
+    lists = model.recommend([1000, "guest"], n=2)
+    assert lists["user"].to_list() == ["1000", "1000", "guest", "guest"]
+    assert lists["known"].to_list() == [True, True, False, False]
+
+
+def test_unknown_candidates_are_left_out_with_a_warning(fitted, name):
+    with pytest.warns(UserWarning, match=r"1 of 3 candidates are unknown to the model and left out, such as 99\."):
+        frame = fitted(name).recommend(1000, candidates=[1, 99, 2], exclude_seen=False)
+    assert sorted(frame["item"]) == [1, 2]
 
 
 def test_predictions_are_points_of_the_distribution(fitted, name):
@@ -251,7 +347,7 @@ def test_recommendations_are_ranked_by_mode_then_mean_then_item(fitted, name, op
         assert listed(frame) == slow_recommend(model, ratings, user, **options)
         assert frame["rank"].to_list() == list(range(1, len(frame) + 1))
         assert frame["user"].unique().to_list() in ([user], [])
-    assert frame.columns == ["user", "rank", "item", "prediction", "mean", "reliability", "title"]
+    assert frame.columns == ["user", "rank", "item", "prediction", "mean", "reliability", "known", "title"]
 
 
 def test_what_is_exactly_as_reliable_as_the_threshold_is_listed(fitted, name):
@@ -443,10 +539,6 @@ def test_one_rating_is_enough(name):
         (lambda m: m.recommend(1000, n=0), ParameterError, r"n must be a whole number of at least 1, got 0\."),
         (lambda m: m.recommend(1000, n=True), ParameterError, r"n must be a whole number of at least 1, got True\."),
         (lambda m: m.recommend(1000, n=2.5), ParameterError, r"n must be a whole number of at least 1, got 2\.5\."),
-        (lambda m: m.recommend(7), UnknownNameError, r"unknown user 7\. The model knows 60 users, such as \d+, \d+, \d+\."),
-        (lambda m: m.recommend([1000, 7, 8]), UnknownNameError, r"unknown user 7 \(2 of 3 are unknown\)\."),
-        (lambda m: m.recommend(iter([1000, 7, 8])), UnknownNameError, r"unknown user 7 \(2 of 3 are unknown\)\."),
-        (lambda m: m.recommend(1000, candidates=[1, 99]), UnknownNameError, r"unknown item 99 \(1 of 2 are unknown\)\. The model knows 40 items"),
         (lambda m: m.recommend("ann"), DataError, r"users are integers here"),
     ],
 )  # fmt: skip

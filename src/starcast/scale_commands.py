@@ -36,6 +36,7 @@ from starcast.distributed.shardfiles import MANIFEST
 from starcast.distributed.shards import Shards
 from starcast.errors import ClusterWarning, ParameterError, choose, plural
 from starcast.models import load
+from starcast.models.ranking import codes_of
 from starcast.terminal import recommendation_table
 
 Engine = Annotated[str | None, typer.Option("--engine", help="ray: work on a Ray cluster; see the docs on scale.")]
@@ -166,6 +167,8 @@ def recommend(
         check_ending(out_file)
         fitted = load(model) if ratings is None else fold_file(load(model), ratings)
         whom = fitted.parse_users(users) if users else None
+        if whom is not None and len(whom) == 1:
+            codes_of(fitted, whom, "user")  # one unknown user is a typing mistake; in a batch, a newcomer
         frame = fitted.recommend(
             whom, n, parse_threshold(threshold), exclude_seen=not include_seen, on_progress=tell
         )  # fmt: skip

@@ -8,17 +8,20 @@ import numpy as np
 import numpy.typing as npt
 
 from starcast import modelfile
-from starcast.distribution import Distribution, check_fraction, kind_of
+from starcast.columns import pair_positions
+from starcast.distribution import Distribution, check_fraction, kind_of, normalize
 from starcast.errors import DataError, DivergenceError, NotFittedError, choose, plural
-from starcast.frames import make_frame
-from starcast.kernels import Side
+from starcast.frames import make_aligned_frame, read_columns
+from starcast.kernels import Side, resolve_threads
 from starcast.models import explanation, growth, ranking
 from starcast.models.parameters import Parametrized, check_engine
-from starcast.names import Array, Codes, Lookup, as_names
+from starcast.names import Array, Codes, Lookup
 from starcast.ratings import Ratings, check_ratings
 from starcast.recalibration import recalibrate
 
 Floats = npt.NDArray[np.floating[Any]]
+
+NEWCOMER_SHRINKAGE = 10.0  # ratings that the table's frequencies count for, beside an item's own
 
 
 class Model(Parametrized):
@@ -45,7 +48,7 @@ class Model(Parametrized):
     in the layout of kernels are made in ``_index_users`` and ``_index_items``. A subclass that can solve for some rows
     while the others stand still says so in ``_solves_rows`` and does so in ``_solve_rows``; it then has ``fold_in``,
     ``explain`` and a ``partial_fit`` that leaves untouched rows alone. What it learns last, from the rows, it learns
-    in ``_finish``.
+    in ``_finish``. What it says of a user without ratings, if more than the items' frequencies, is ``_newcomer_proba``.
     """
 
     EXTRA: ClassVar[str | None] = None  # what learning needs beyond the core
@@ -72,11 +75,20 @@ class Model(Parametrized):
     calibration_gain_: float
     n_left_out: int = 0  # of the ratings that this model was folded in from
 
-    def fit(self, ratings: Any, engine: Any = None) -> Self:
+    def fit(self, ratings: Any, y: object = None, *, engine: Any = None) -> Self:
         """Learn from the ratings, always afresh, and return self.
 
         With an engine, such as :class:`starcast.RayEngine`, many machines do; it takes :class:`starcast.Shards`, too.
+        As in scikit-learn, ``fit(X, y)`` takes users and items as the two columns of a frame or an array, and their
+        ratings as `y`. A NumPy generator as ``random_state`` draws a seed, which takes its place.
+
+        >>> from starcast import ItemFrequency
+        >>> ItemFrequency().fit([["ann", "Heat"], ["bob", "Heat"]], [4, 5]).items_.tolist()
+        ['Heat']
         """
+        if y is not None:
+            ratings = ratings_of_pairs(ratings, y)
+        self._draw_seed()
         if engine is not None:
             check_engine(engine).fit(self, ratings)
             return self
@@ -132,7 +144,8 @@ class Model(Parametrized):
 
         The prediction is the `point` ("mode", "median" or "mean") of the distribution, and missing where the
         reliability lies below the threshold; `known` is False where user or item was not seen in training. The frame
-        is of the kind that `users` or `items` come from, Polars if they come from none.
+        is of the kind that `users` or `items` come from, Polars if they come from none; a pandas frame has the index of
+        the column, so that it can be assigned to the frame that it was asked with.
         """
         if threshold is not None:
             check_fraction(threshold, "threshold")
@@ -148,7 +161,7 @@ class Model(Parametrized):
             "reliability": answer.reliability(kind_of(threshold)),
             "known": known,
         }
-        return make_frame(columns, users if hasattr(users, "to_numpy") else items)
+        return make_aligned_frame(columns, users, items)
 
     def recommend(
         self,
@@ -160,10 +173,15 @@ class Model(Parametrized):
         candidates: object = None,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> Any:
-        """Return a frame with the best `n` items of each user: user, rank, item, prediction, mean, reliability, title.
+        """Return a frame with the best `n` items of each user: user, rank, item, prediction, mean, reliability, known,
+        title.
 
         Items are ordered as in the paper, by mode, then by mean. Only those with at least the reliability `threshold`
-        are listed, so a list may be shorter than `n`, or empty.
+        are listed, so a list may be shorter than `n`, or empty. The frame is of the kind that `users` or `candidates`
+        come from, Polars if they come from none.
+
+        A user that the model does not know, or who has no ratings, gets the list of a newcomer, and `known` is False
+        there: OrdinalMF draws such a user from its prior, the other models rank by the score frequencies of each item.
 
         Parameters
         ----------
@@ -172,7 +190,8 @@ class Model(Parametrized):
         exclude_seen : bool
             Whether to leave out what a user rated in training.
         candidates : names, optional
-            The items to choose from; all if not given.
+            The items to choose from; all if not given. Those that the model does not know are left out, with a
+            warning.
         on_progress : callable, optional
             Called with the number of users done and the number of all.
         """
@@ -262,6 +281,18 @@ class Model(Parametrized):
         """Return the probabilities of pairs of which one half is unknown, its code -1."""
         return np.tile(self.prior_, (len(user), 1))
 
+    def _newcomer_proba(self, item: Codes) -> Floats:
+        r"""Return the probabilities of known items for a user without ratings: here the score frequencies of each item,
+        shrunk towards those of the table, :math:`(n_{is} + \kappa \pi_s) / (n_i + \kappa)`."""
+        n_scores = len(self.scores_)
+        items, scores = self._item_ratings
+        if scores is None or len(items) != self.item_counts_.sum():  # an old file, or a copy of what fold_in made
+            return np.tile(self.prior_, (len(item), 1))
+        cell = items.astype(np.int64) * n_scores + scores
+        counts = np.bincount(cell, minlength=len(self.items_) * n_scores).reshape(-1, n_scores)[item]
+        counts = counts + NEWCOMER_SHRINKAGE * self.prior_
+        return np.asarray(counts / counts.sum(axis=1, keepdims=True))
+
     def _index_users(self) -> None:
         """Prepare the look-up of users and whatever `_proba` wants of their rows; runs once these are there or new."""
         self._user_lookup = Lookup(self.users_)
@@ -271,6 +302,7 @@ class Model(Parametrized):
         """Prepare the same of the items."""
         self._item_lookup = Lookup(self.items_)
         self._item_known = self.item_counts_ > 0
+        self._item_ratings = self.seen_items_, getattr(self, "seen_scores_", None)  # all; fold_in keeps a part only
 
     def _solves_rows(self) -> bool:
         """Tell whether `_solve_rows` is there, for these parameters."""
@@ -328,17 +360,14 @@ class Model(Parametrized):
 
     def _answer(self, users: object, items: object) -> tuple[Distribution, npt.NDArray[np.bool_], Array, Array]:
         self._check_fitted()
-        user_names, item_names = as_names(users, "users"), as_names(items, "items")
-        user = self._user_lookup.find(user_names, "users")
-        item = self._item_lookup.find(item_names, "items")
+        user_names, user = ranking.find_names(self, users, "user")
+        item_names, item = ranking.find_names(self, items, "item")
         if len(user) != len(item):
             if 1 not in (len(user), len(item)):
                 raise DataError(f"users and items must pair up, got {len(user):,} users and {len(item):,} items.")
             n = max(len(user), len(item)) if min(len(user), len(item)) else 0
             user, user_names = (np.resize(side, n) for side in (user, user_names))
             item, item_names = (np.resize(side, n) for side in (item, item_names))
-        user[~self._user_known[user]] = -1
-        item[~self._item_known[item]] = -1
         known, half = (user >= 0) & (item >= 0), (user >= 0) ^ (item >= 0)
         if known.all() and len(known):
             probs = self._known_proba(user, item)
@@ -347,12 +376,45 @@ class Model(Parametrized):
             for some, proba in ((known, self._known_proba), (half, self._half_known_proba)):
                 if some.any():
                     probs[some] = proba(user[some], item[some])
+            normalize(probs, self._n_threads())
         return Distribution.trusted(probs, self.scores_), known, user_names, item_names
 
     def _known_proba(self, user: Codes, item: Codes) -> npt.NDArray[np.float64]:
         """Return the probabilities of known pairs in double precision, calibrated if the model is."""
-        probs = self._proba(user, item).astype(np.float64, copy=False)
-        return self._settle_ties(recalibrate(probs, self.calibration_) if hasattr(self, "calibration_") else probs)
+        probs = np.array(self._proba(user, item), np.float64, order="C")  # a copy: a model may return what it keeps
+        if hasattr(self, "calibration_"):
+            probs = recalibrate(probs, self.calibration_)
+        return normalize(self._settle_ties(probs), self._n_threads())
 
-    def _codes_or_error(self, names: object, what: str) -> Codes:
-        return ranking.codes_of(self, names, what)
+    def _n_threads(self) -> int:
+        return resolve_threads(getattr(self, "n_jobs", None))
+
+    def _draw_seed(self) -> None:
+        """Let a generator given as random_state draw a seed, so that the model can be saved and fitted again."""
+        given = getattr(self, "random_state", None)
+        if isinstance(given, np.random.Generator):
+            self.random_state = int(given.integers(2**31))
+        elif isinstance(given, np.random.RandomState):
+            self.random_state = int(given.randint(2**31, dtype=np.int64))
+
+
+def ratings_of_pairs(pairs: Any, values: object) -> Ratings:
+    """Return ratings from the two columns of a frame or an array, users and items, and the ratings themselves.
+
+    The columns of a frame are found by their names where these are recognised, else the first is the users'.
+    """
+    if isinstance(pairs, (np.ndarray, list, tuple)):
+        array = pairs if isinstance(pairs, np.ndarray) else np.array(pairs, object)
+        if array.ndim != 2 or array.shape[1] != 2:
+            raise DataError(f"X must have two columns, users and items, got an array of shape {array.shape}.")
+        return Ratings.from_arrays(array[:, 0], array[:, 1], values)
+    if isinstance(pairs, Ratings):
+        raise DataError("fit takes Ratings alone, or pairs X and their ratings y, got Ratings and y.")
+    frame = read_columns(pairs)
+    found = pair_positions(frame.columns) or ((0, 1) if len(frame.columns) == 2 else None)
+    if found is None:
+        raise DataError(
+            f"X must have two columns, users and items, got {len(frame.columns)}: {', '.join(map(str, frame.columns))}."
+        )
+    users, items = (frame[:, at].to_native() for at in found)
+    return Ratings.from_arrays(users, items, values)

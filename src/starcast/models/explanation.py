@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from starcast.errors import DataError
-from starcast.frames import make_frame
+from starcast.frames import first_of_frame, make_frame
 from starcast.kernels import Side
 from starcast.models.growth import check_scores_seen, check_solvable, place_users
 from starcast.models.ranking import check_number, codes_of
@@ -50,7 +50,7 @@ def explain(model: "Model", user: object, item: object, n: int) -> Any:
     }
     if model.titles_ is not None:
         columns["title"] = model.titles_[others[chosen]]
-    return make_frame(columns, user if hasattr(user, "to_numpy") else item)
+    return make_frame(columns, first_of_frame(user, item))
 
 
 def _lone(model: "Model", name: object, what: str) -> int:

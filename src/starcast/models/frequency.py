@@ -36,6 +36,9 @@ class GlobalFrequency(Model):
     def _proba(self, user: Codes, item: Codes) -> Floats:
         return np.broadcast_to(self.prior_, (len(user), len(self.prior_)))
 
+    def _newcomer_proba(self, item: Codes) -> Floats:
+        return self._proba(item, item)
+
 
 class ItemFrequency(Model):
     r"""Each item's score frequencies, drawn towards those of the whole table.
@@ -74,6 +77,9 @@ class ItemFrequency(Model):
         self.probs_ = _smooth(counts, self.prior_, self.shrinkage_)
 
     def _proba(self, user: Codes, item: Codes) -> Floats:
+        return self.probs_[item]
+
+    def _newcomer_proba(self, item: Codes) -> Floats:
         return self.probs_[item]
 
 
@@ -127,6 +133,9 @@ class NaiveBayes(Model):
 
     def _proba(self, user: Codes, item: Codes) -> Floats:
         return _joint(self.user_probs_[user], self.item_probs_[item], self.prior_)
+
+    def _newcomer_proba(self, item: Codes) -> Floats:
+        return self.item_probs_[item]
 
     def _choose_shrinkages(self, ratings: Ratings, by_user: Counts, by_item: Counts) -> tuple[float, float]:
         """Return the two values, searched one after the other on a sample of the ratings until neither moves."""

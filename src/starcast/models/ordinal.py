@@ -261,6 +261,9 @@ class OrdinalMF(Model):
         (P, user_place), (Q, item_place) = sides
         return self._ask(P, Q, user_place.astype(np.int32), item_place.astype(np.int32))
 
+    def _newcomer_proba(self, item: Codes) -> Floats:
+        return self._half_known_proba(np.full(len(item), -1, np.int32), item)
+
     def _ask(self, P: Floats, Q: Floats, user: Codes, item: Codes) -> Floats:
         order = _near_each_other(user, item, len(P), len(Q))
         probs = np.empty((len(user), len(self.scores_)), np.float32)

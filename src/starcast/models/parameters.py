@@ -9,8 +9,9 @@ from starcast.errors import ParameterError, choose
 class Parametrized:
     """Something whose constructor stores its arguments under their names and does nothing else."""
 
-    def get_params(self) -> dict[str, Any]:
-        """Return the parameters as given to the constructor."""
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters as given to the constructor; no parameter has parameters of its own, so `deep`, which
+        scikit-learn passes, makes no difference."""
         return {name: getattr(self, name) for name in _parameter_names(type(self))}
 
     def set_params(self, **params: Any) -> Self:

@@ -1,17 +1,18 @@
 """Recommendations: every user's best items, natively where a model can, else from all answers, block by block."""
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from starcast import _native
-from starcast.distribution import Distribution, check_fraction, kind_of
-from starcast.errors import ParameterError, UnknownNameError, plural
-from starcast.frames import make_frame
+from starcast.distribution import Distribution, check_fraction, kind_of, normalize
+from starcast.errors import DataError, ParameterError, UnknownNameError, plural
+from starcast.frames import first_of_frame, make_frame
 from starcast.kernels import fast, has_gpu, resolve_threads
-from starcast.names import Array, Codes, as_names
+from starcast.names import Array, Codes, as_names, column_values
 
 if TYPE_CHECKING:
     from starcast.models.base import Model
@@ -40,22 +41,30 @@ def recommend(
     check_number(n)
     limit = 0.0 if threshold is None else threshold
     check_fraction(limit, "threshold")
-    user = np.flatnonzero(model._user_known).astype(np.int32) if users is None else codes_of(model, users, "user")
-    wanted = model._item_known
-    if candidates is not None:
-        wanted = np.zeros(len(model.items_), bool)
-        wanted[codes_of(model, candidates, "item")] = True
+    if users is None:
+        user = np.flatnonzero(model._user_known).astype(np.int32)
+        names = model.users_[user]
+    else:
+        names, user = find_names(model, users, "user")
+    wanted = model._item_known if candidates is None else _wanted_items(model, candidates)
     n_items = int(np.count_nonzero(wanted))
     ask = Question(wanted, max(1, min(int(n), n_items)), limit, exclude_seen)
     size = max(1, BLOCK // max(1, n_items * len(model.scores_)))
     step = size if on_progress is not None else WAVE * size
+    known = user[user >= 0]
     lists: list[Columns] = []
-    for begin in range(0, max(1, len(user)), step):
-        some = user[begin : begin + step]
+    for begin in range(0, max(1, len(known)), step):
+        some = known[begin : begin + step]
         lists += _on_gpu(model, some, ask) or _on_cpu(model, some, ask, size)
         if on_progress is not None:
-            on_progress(min(begin + step, len(user)), len(user))
-    return _as_frame(model, lists, users)
+            on_progress(len(user) - len(known) + min(begin + step, len(known)), len(user))
+    columns = [part[0] if len(part) == 1 else np.concatenate(part) for part in zip(*lists, strict=True)]
+    if len(known) == len(user):
+        names = model.users_[columns[0]]
+    else:
+        place, columns = _with_newcomers(model, user, columns, ask)
+        names = names[place]
+    return _as_frame(model, names, columns, first_of_frame(users, candidates))
 
 
 class Question(NamedTuple):
@@ -73,21 +82,101 @@ def check_number(n: object) -> None:
         raise ParameterError(f"n must be a whole number of at least 1, got {n!r}.")
 
 
-def codes_of(model: "Model", names: object, what: str) -> Codes:
+def find_names(model: "Model", given: object, what: str) -> tuple[Array, Codes]:
+    """Return users or items, as `what` says, as an array of names, and their codes: -1 where the model does not know
+    them, also for those without a rating in training.
+
+    A batch of strings and integers is read as text, so that one name of another type does not fail the others.
+    """
+    lookup, is_known = (
+        (model._user_lookup, model._user_known) if what == "user" else (model._item_lookup, model._item_known)
+    )
+    if isinstance(given, Iterator):
+        given = list(given)
+    texts = None
+    try:
+        names = as_names(given, f"{what}s")
+    except DataError:
+        texts = _mixed_as_text(given)
+        if texts is None:
+            raise
+        names = as_names(texts, f"{what}s")
+    if len(names) == 0:
+        return lookup.names[:0], np.empty(0, np.int32)  # of the type that the model's names have
+    if texts is None or lookup.names.dtype == object:
+        codes = lookup.find(names, f"{what}s")
+    else:
+        codes = np.full(len(names), -1, np.int32)
+        whole = [(at, name) for at, name in enumerate(lookup.parse(texts)) if isinstance(name, int)]
+        at, numbers = zip(*whole, strict=True)  # there is an integer, else the names would not be mixed
+        codes[list(at)] = lookup.codes(numbers, f"{what}s")
+    codes[~is_known[codes]] = -1
+    return names, codes
+
+
+def _mixed_as_text(given: object) -> list[str] | None:
+    """Return names of which some are strings and some integers as strings; None if they are anything else."""
+    column = column_values(given) if hasattr(given, "to_numpy") else given
+    if not isinstance(column, (list, tuple, np.ndarray)):
+        return None
+    is_text = [isinstance(name, str) for name in column]
+    is_whole = [isinstance(name, (int, np.integer)) and not isinstance(name, bool) for name in column]
+    mixed = any(is_text) and any(is_whole) and sum(is_text) + sum(is_whole) == len(column)
+    return [str(name) for name in column] if mixed else None
+
+
+def codes_of(model: "Model", given: object, what: str) -> Codes:
     """Return the codes of users or items, as `what` says, all of which must be known."""
-    sides = {"user": (model._user_lookup, model._user_known), "item": (model._item_lookup, model._item_known)}
-    lookup, known = sides[what]
-    wanted = as_names(names, f"{what}s")
-    codes = lookup.find(wanted, f"{what}s")
-    unknown = (codes < 0) | ~known[codes]
+    names, codes = find_names(model, given, what)
+    unknown = codes < 0
     if unknown.any():
-        first = wanted[unknown].tolist()[0]
+        first = names[unknown].tolist()[0]
         count = f" ({int(unknown.sum()):,} of {len(codes):,} are unknown)" if len(codes) > 1 else ""
-        shown = ", ".join(repr(name) for name in lookup.names[:3].tolist())
+        all_names = (model.users_ if what == "user" else model.items_).tolist()
+        shown = ", ".join(repr(name) for name in all_names[:3])
         raise UnknownNameError(
-            f"unknown {what} {first!r}{count}. The model knows {plural(len(lookup.names), what)}, such as {shown}."
+            f"unknown {what} {first!r}{count}. The model knows {plural(len(all_names), what)}, such as {shown}."
         )
     return codes
+
+
+def _wanted_items(model: "Model", candidates: object) -> npt.NDArray[np.bool_]:
+    """Return which items are among the candidates; those that the model does not know are left out with a warning."""
+    names, codes = find_names(model, candidates, "item")
+    unknown = codes < 0
+    if unknown.any():
+        warnings.warn(
+            f"{int(unknown.sum()):,} of {plural(len(codes), 'candidate')} are unknown to the model and left out, such "
+            f"as {names[unknown].tolist()[0]!r}.",
+            stacklevel=4,
+        )
+    wanted = np.zeros(len(model.items_), bool)
+    wanted[codes[~unknown]] = True
+    return wanted
+
+
+def _with_newcomers(
+    model: "Model", user: Codes, columns: list[Array], ask: Question
+) -> tuple[npt.NDArray[np.intp], list[Array]]:
+    """Return the lists of known users together with one list for each user that the model does not know.
+
+    All of these have the same list. Returned are the place in `user` that each row belongs to, and the columns.
+    """
+    listed, rank = columns[:2]
+    # A user's list begins with rank 1. Users whose list is empty have no row.
+    places = np.flatnonzero(np.isin(user, listed))
+    new = np.flatnonzero(user < 0)
+    own = [column[:0] for column in columns]
+    item = np.flatnonzero(ask.wanted).astype(np.int32)
+    if len(item):
+        probs = normalize(np.array(model._newcomer_proba(item), np.float64, order="C"))
+        own = list(_best_of(model, probs, np.full(1, -1, np.int32), item, ask))
+    place = np.concatenate([places[np.cumsum(rank == 1) - 1], np.repeat(new, len(own[0]))])
+    order = np.argsort(place, kind="stable")
+    joined = [
+        np.concatenate([column, np.tile(more, len(new))])[order] for column, more in zip(columns, own, strict=True)
+    ]
+    return place[order], joined
 
 
 def _on_gpu(model: "Model", user: Codes, ask: Question) -> list[Columns]:
@@ -145,15 +234,20 @@ def _from_answers(model: "Model", user: Codes, ask: Question, size: int) -> list
 
 def _best_items(model: "Model", user: Codes, item: Codes, ask: Question) -> Columns:
     """Return the best of the items, ascending codes, for each user, by mode, then by mean, as columns of codes."""
-    shape = (len(user), len(item))
     probs = model._known_proba(np.repeat(user, len(item)), np.tile(item, len(user)))
+    return _best_of(model, probs, user, item, ask)
+
+
+def _best_of(model: "Model", probs: npt.NDArray[np.float64], user: Codes, item: Codes, ask: Question) -> Columns:
+    """Return the same from the probabilities of all pairs, user by user; a user without a row has the code -1."""
+    shape = (len(user), len(item))
     answer = Distribution.trusted(probs, model.scores_)
     columns = answer.mode(), answer.mean(), answer.reliability(kind_of(ask.threshold))
     mode, mean, reliability = (column.reshape(shape) for column in columns)
     allowed = reliability >= ask.threshold
     if ask.exclude_seen and len(item):
         for place, u in enumerate(user):
-            seen = model.seen_items_[model.seen_start_[u] : model.seen_start_[u + 1]]
+            seen = model.seen_items_[model.seen_start_[u] : model.seen_start_[u + 1]] if u >= 0 else item[:0]
             at = np.minimum(np.searchsorted(item, seen), len(item) - 1)
             allowed[place, at[item[at] == seen]] = False
     best = _native.top_n(mode, mean, allowed, ask.n)
@@ -162,17 +256,16 @@ def _best_items(model: "Model", user: Codes, item: Codes, ask: Question) -> Colu
     return user[row], rank + 1, item[column], mode[row, column], mean[row, column], reliability[row, column]
 
 
-def _as_frame(model: "Model", lists: list[Columns], like: object) -> Any:
-    user, rank, item, prediction, mean, reliability = (
-        column[0] if len(column) == 1 else np.concatenate(column) for column in zip(*lists, strict=True)
-    )
+def _as_frame(model: "Model", users: Array, lists: list[Array], like: object) -> Any:
+    user, rank, item, prediction, mean, reliability = lists
     columns = {
-        "user": model.users_[user],
+        "user": users,
         "rank": rank,
         "item": model.items_[item],
         "prediction": prediction,
         "mean": mean,
         "reliability": reliability,
+        "known": user >= 0,
     }
     if model.titles_ is not None:
         columns["title"] = model.titles_[item]

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from starcast.errors import DataError, ParameterError, choose, plural
-from starcast.frames import make_frame
+from starcast.frames import make_aligned_frame
 from starcast.models.base import Model
 from starcast.ratings import Ratings
 from starcast.results import Results
@@ -106,7 +106,7 @@ class RatingSets:
             "size": size,
             "known": known,
         }
-        return make_frame(columns, users if hasattr(users, "to_numpy") else items)
+        return make_aligned_frame(columns, users, items)
 
     def evaluate(self, test: Ratings) -> Results:
         """Return the number of ratings, the share that their sets hold, and the mean size, of all and of each group."""
