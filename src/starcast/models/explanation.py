@@ -1,5 +1,7 @@
 """Why a forecast is what it is: what it would be without each of the user's ratings."""
 
+from collections.abc import Callable
+from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,10 +18,14 @@ if TYPE_CHECKING:
     from starcast.models.base import Model
 
 MOST_VISITS = 1 << 20  # ratings that all variants of a user hold together; takes about half a second
+BLOCKS = 16  # in which they are solved for at least, if there are so many
 
 
-def explain(model: "Model", user: object, item: object, n: int) -> Any:
-    """Return a frame with the `n` ratings that move a forecast most; see :meth:`Model.explain`."""
+def explain(model: "Model", user: object, item: object, n: int, should_stop: Callable[[], bool] = lambda: False) -> Any:
+    """Return a frame with the `n` ratings that move a forecast most; see :meth:`Model.explain`.
+
+    `should_stop` is called between blocks of solves; once it returns True, a CancelledError is raised.
+    """
     model._check_fitted()
     check_number(n)
     check_solvable(model, "explain")
@@ -33,10 +39,16 @@ def explain(model: "Model", user: object, item: object, n: int) -> Any:
     variants = np.arange(len(left_out) + 1)
     # Both forecasts of a difference go on from the same row for as long, so that what is left of the way cancels out.
     whole = place_users(model, variants[:1], _variants(others, scores, left_out[:0]))
-    start = np.zeros(len(variants), np.int32) if model.SETTLES else None
-    placed = place_users(whole, variants, _variants(others, scores, left_out), start)
-    answer = placed.predict_proba(variants, model.items_[what : what + 1])
-    mean, probs = answer.mean(), answer.probs
+    side, per_block = _variants(others, scores, left_out), max(1, MOST_VISITS // (cost * len(others) * BLOCKS))
+    blocks = []
+    for rows in np.split(variants, range(per_block, len(variants), per_block)):
+        if should_stop():
+            raise CancelledError
+        start = np.zeros(len(rows), np.int32) if model.SETTLES else None
+        placed = place_users(whole, rows, _rows_of(side, rows), start)
+        blocks.append(placed.predict_proba(rows, model.items_[what : what + 1]))
+    mean = np.concatenate([answer.mean() for answer in blocks])
+    probs = np.concatenate([answer.probs for answer in blocks])
     moved = np.abs(probs[0] - probs[1:]).sum(axis=1) / 2
     shift = mean[0] - mean[1:]
     best = np.argsort(-moved, kind="stable")[: int(n)]
@@ -79,3 +91,9 @@ def _variants(items: Codes, scores: npt.NDArray[np.int8], left_out: npt.NDArray[
     column = np.nonzero(keep)[1]
     start = np.concatenate([[0], np.cumsum(keep.sum(axis=1))])
     return Side(start, items[column], scores[column])
+
+
+def _rows_of(side: Side, rows: npt.NDArray[np.intp]) -> Side:
+    """Return a range of rows."""
+    first, last = side.start[rows[0]], side.start[rows[-1] + 1]
+    return Side(side.start[rows[0] : rows[-1] + 2] - first, side.other[first:last], side.score[first:last])
