@@ -174,7 +174,7 @@ def test_clients_that_dawdle_are_sent_away_and_hold_nobody_up(hasty):
             if body is not None:
                 assert (status, body["error"]["code"]) == (408, "too_slow")
             silent += body is None
-        assert silent == 20  # who has said nothing is told nothing
+        assert silent == 40  # who has not begun a request is told nothing
 
 
 def test_a_client_that_trickles_is_sent_away_too(hasty):
@@ -188,13 +188,13 @@ def test_a_client_that_trickles_is_sent_away_too(hasty):
         assert answer_of(client)[0] in (408, None)  # None: the answer was lost to what was still being sent
 
 
-def test_requests_far_ahead_of_their_answers_end_the_connection(running):
+def test_requests_far_ahead_of_their_responses_wait(running):
     one = b"GET /api/recommend?user=1&n=30 HTTP/1.1\r\nHost: localhost\r\n\r\n"
     before = sum(worker.memory_info().rss for worker in running.workers())
     with connected(running) as client:
-        client.settimeout(5)
-        with pytest.raises(OSError):  # noqa: PT011
-            for _ in range(200):
+        client.settimeout(1)
+        with pytest.raises(TimeoutError):  # nothing more is read until the client reads responses
+            for _ in range(2000):
                 client.sendall(one * 1000)
     assert ask(running)[0] == 200
     assert sum(worker.memory_info().rss for worker in running.workers()) < before + (100 << 20)
@@ -504,7 +504,7 @@ def test_a_token_may_come_from_the_environment(monkeypatch):
     assert "that of STARCAST_TOKEN is not" in complaint()
 
 
-@pytest.mark.parametrize("library", ["fastapi", "uvicorn"])
+@pytest.mark.parametrize("library", ["fastapi", "httptools"])
 def test_a_missing_extra_is_named_with_the_command_that_installs_it(library):
     code = f"import sys; sys.modules['{library}'] = None; sys.argv = ['starcast', 'serve']; import starcast.cli; starcast.cli.main()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -1,6 +1,6 @@
 """Questions put to the model that is served, and its answers as plain dictionaries and lists."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,7 +8,7 @@ import numpy as np
 import starcast
 from starcast.distribution import Distribution
 from starcast.errors import ParameterError, StarcastError, UnknownNameError, plural
-from starcast.models import Model
+from starcast.models import Model, explanation
 from starcast.ratings import Ratings
 from starcast.serve import schema
 from starcast.serve.served import Served, known_items, known_user, named, shown
@@ -43,7 +43,6 @@ def about(served: Served, _: schema.Question) -> dict[str, Any]:
 
 def predict(served: Served, question: schema.PredictQuestion) -> dict[str, Any]:
     """Return a forecast for each pair; those less reliable than the threshold have no prediction."""
-    served.limits.check("pairs", len(question.pairs))
     users = named(served.model.users_, [pair.user for pair in question.pairs])
     items = named(served.model.items_, [pair.item for pair in question.pairs])
     answer, known = served.answer(users, items)
@@ -65,14 +64,13 @@ def recommend_together(served: Served, questions: Sequence[Any]) -> list[dict[st
     found: list[Any] = [None] * len(questions)
     for place, question in enumerate(questions):
         try:
-            served.limits.check("n", question.n)
             found[place] = known_user(served, question.user)
         except StarcastError as error:
             found[place] = error
     users = list(dict.fromkeys(user for user in found if not isinstance(user, StarcastError)))
     lists: dict[Any, list[dict[str, Any]]] = {user: [] for user in users}
     if users:
-        n, first = max(question.n for question in questions if question.n <= served.limits.n), questions[0]
+        n, first = max(question.n for question in questions), questions[0]
         frame = served.model.recommend(users, n, first.threshold, exclude_seen=first.exclude_seen)
         whose, items = frame["user"].to_list(), frame["item"].to_list()
         rows = forecasts(served, items, *served.answer(whose, items), 0.0) if items else []
@@ -96,7 +94,6 @@ def alike(question: Any) -> Hashable | None:
 
 def fold_in(served: Served, question: schema.FoldInQuestion) -> dict[str, Any]:
     """Return the best items of a stranger, and forecasts for the items that were asked for."""
-    served.limits.check("pairs", len(question.items))
     placed = place(served, question.ratings)
     rows = best_items(served, placed, STRANGER, question, True)
     asked = named(served.model.items_, question.items)
@@ -107,15 +104,16 @@ def fold_in(served: Served, question: schema.FoldInQuestion) -> dict[str, Any]:
     return {"scores": served.scores, "recommendations": rows, "forecasts": extra}
 
 
-def explain(served: Served, question: schema.ExplainQuestion) -> dict[str, Any]:
+def explain(
+    served: Served, question: schema.ExplainQuestion, should_stop: Callable[[], bool] = lambda: False
+) -> dict[str, Any]:
     """Return the forecast for an item and the ratings that moved it most."""
     if (question.user is None) == (question.ratings is None):
         raise ParameterError("explain needs either a user or a stranger's ratings, and not both. Give one of them.")
-    served.limits.check("n", question.n)
     model = served.model if question.ratings is None else place(served, question.ratings)
     user = STRANGER if question.user is None else known_user(served, question.user)
     item = known_items(served, [question.item])
-    reasons = model.explain(user, item, question.n).to_dicts()
+    reasons = explanation.explain(model, user, item, question.n, should_stop).to_dicts()
     answer, known, _, _ = model._answer(user, item)
     for reason in reasons:
         reason["title"], reason["year"] = served.catalogue.entry(reason["item"])
@@ -125,6 +123,11 @@ def explain(served: Served, question: schema.ExplainQuestion) -> dict[str, Any]:
         "forecast": forecasts(served, item, answer, known.tolist(), 0.0)[0],
         "reasons": reasons,
     }
+
+
+def explanation_key(question: schema.ExplainQuestion) -> Hashable | None:
+    """Return what explanations that are the same share; None for those of a stranger, which are not kept."""
+    return None if question.user is None or question.ratings else (str(question.user), str(question.item), question.n)
 
 
 def find_items(served: Served, question: schema.ItemsQuery) -> dict[str, Any]:
@@ -159,7 +162,6 @@ def place(served: Served, ratings: Sequence[schema.Rating]) -> Model:
 
     Items that the model does not know say nothing to it.
     """
-    served.limits.check("ratings", len(ratings))
     items = named(served.model.items_, [rating.item for rating in ratings])
     given = [
         (item, rating.rating)
@@ -186,12 +188,9 @@ def best_items(
     exclude_seen: bool,
 ) -> list[dict[str, Any]]:
     """Return a list of forecasts with their ranks, without those to be excluded."""
-    served.limits.check("n", question.n)
-    served.limits.check("pairs", len(question.exclude))
     excluded = set(named(model.items_, question.exclude))
     candidates = None
     if question.candidates is not None:
-        served.limits.check("pairs", len(question.candidates))
         candidates = known_items(served, question.candidates)
     frame = model.recommend(
         user, question.n + len(excluded), question.threshold, exclude_seen=exclude_seen, candidates=candidates

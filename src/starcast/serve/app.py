@@ -21,15 +21,22 @@ from starcast.serve.tally import Tally
 WEB = Path(__file__).parent / "web"
 TOLD = {
     400: "The question cannot be read.",
+    401: "The token is missing or wrong, where one is asked for.",
     404: "The model does not know this user or item.",
+    408: "The request did not arrive in time.",
     413: "The body is too long.",
     415: "The body is not declared as JSON.",
+    421: "The Host of the request is not one that the service answers to.",
     422: "The question can be read, but not answered.",
+    431: "Address and headers are too long.",
     503: "No model yet, or too much to do: ask again.",
 }
 ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": schema.ErrorAnswer, "description": told} for status, told in TOLD.items()
 }
+AUTHORIZATION: dict[str, Any] = {
+    "security": [{}, {"token": []}]
+}  # a token is asked for where the service was started with one
 
 
 def make_app(desk: Desk, tally: Tally) -> App:
@@ -86,6 +93,7 @@ def _describe(app: FastAPI, door: Door) -> None:
     app.add_api_route(
         door.path, endpoint, methods=[door.method], response_model=door.result, responses=ERRORS,
         summary=told.partition("\n")[0], operation_id=f"{door.answer.__name__}_by_{door.method.lower()}",
+        openapi_extra=AUTHORIZATION,
     )  # fmt: skip
 
 
@@ -96,23 +104,22 @@ def _limit(app: FastAPI, limits: Limits) -> None:
     def openapi() -> dict[str, Any]:
         found = make()
         kinds = found["components"]["schemas"]
-        for kind, fields in LIMITED.items():
-            for name, (rule, limit) in fields.items():
-                _set(kinds[kind]["properties"][name], rule, getattr(limits, limit))
-        for parameter in found["paths"]["/api/recommend"]["get"]["parameters"]:
-            if parameter["name"] in LIST:
-                rule, limit = LIST[parameter["name"]]
-                _set(parameter["schema"], rule, getattr(limits, limit))
+        for door in DOORS:
+            parameters = found["paths"][door.path][door.method.lower()].get("parameters", [])
+            fields = {parameter["name"]: parameter["schema"] for parameter in parameters}
+            for name, limit in door.question.LIMITED.items():
+                _set(fields.get(name) or kinds[door.question.__name__]["properties"][name], getattr(limits, limit))
         _make_exact(kinds)
+        found["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
         return found
 
     app.openapi = openapi  # type: ignore[method-assign]
 
 
-def _set(field: dict[str, Any], rule: str, most: float) -> None:
+def _set(field: dict[str, Any], most: float) -> None:
     """Write a limit into the description of a field, in the choice that is not null."""
     choices = [choice for choice in field.get("anyOf", [field]) if choice.get("type") != "null"]
-    choices[0][rule] = most
+    choices[0]["maxItems" if choices[0]["type"] == "array" else "maximum"] = most
 
 
 def _make_exact(found: Any) -> None:
@@ -126,15 +133,6 @@ def _make_exact(found: Any) -> None:
             _make_exact(part)
 
 
-LIST = {"n": ("maximum", "n"), "exclude": ("maxItems", "pairs"), "candidates": ("maxItems", "pairs")}
-LIMITED = {
-    "PredictQuestion": {"pairs": ("maxItems", "pairs")},
-    "RecommendQuestion": LIST,
-    "FoldInQuestion": LIST | {"ratings": ("maxItems", "ratings"), "items": ("maxItems", "pairs")},
-    "ExplainQuestion": {"n": ("maximum", "n"), "ratings": ("maxItems", "ratings")},
-}
-
-
 def _open_rest(app: FastAPI, desk: Desk, tally: Tally) -> None:
     @app.get("/healthz", response_model=schema.Status)
     async def alive() -> Any:
@@ -146,7 +144,7 @@ def _open_rest(app: FastAPI, desk: Desk, tally: Tally) -> None:
         """Tell whether there is a model to answer with."""
         return JSONResponse({"status": "ready"}) if desk.served else _refuse(not_ready())
 
-    @app.get("/metrics", response_class=PlainTextResponse)
+    @app.get("/metrics", response_class=PlainTextResponse, responses={401: ERRORS[401]}, openapi_extra=AUTHORIZATION)
     async def metrics() -> Any:
         """Return what was counted, in the format of Prometheus."""
         return Response(tally.text(), media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -1,15 +1,18 @@
 """Where questions wait and answers come from: the model that is served now, and the threads that ask it."""
 
 import asyncio
+import threading
 from collections.abc import Callable, Hashable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from starcast.serve.limits import Limits, RefusalError, busy
 from starcast.serve.served import Served
 
 GROUP = 16  # questions that are answered together
-THREADS = 4  # so that a long explanation does not hold up what is short
+THREADS = 4
+EXPLANATIONS = 4  # that a worker computes or has waiting; one thread computes them, one after the other
+CACHED = 256  # explanations that are kept, of the model that is served
 
 Answers = Callable[[Served, Sequence[Any]], list[Any]]  # for each question an answer, or an error
 
@@ -23,6 +26,8 @@ class Desk:
         self.held = 0  # bytes of questions that are still arriving
         self._at_work = 0
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="answer")
+        self._explainer = ThreadPoolExecutor(1, thread_name_prefix="explain")
+        self._explanations = list[tuple[Future[Any], threading.Event]]()
         self._groups: dict[Hashable, list[tuple[Any, asyncio.Future[Any]]]] = {}
         self._is_grouping = False
 
@@ -37,6 +42,48 @@ class Desk:
         served = self._admit()
         future = asyncio.get_running_loop().run_in_executor(self._threads, answer, served, question)
         return await self._wait_for(future)
+
+    async def run(self, function: Callable[..., Any], *given: Any) -> Any:
+        """Return what a function returns in a thread: for what would hold up the event loop."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, function, *given)
+
+    async def explain(
+        self, answer: Callable[..., Any], key: Hashable | None, question: Any, wait_until_gone: Callable[[], Any]
+    ) -> Any:
+        """Return an explanation, or refuse: too many are wanted, or it takes too long.
+
+        Explanations take seconds, so they have a thread of their own and cannot hold up anything else. The answer is
+        called with a function that tells when to stop: when `wait_until_gone` is done, nobody waits for it any more.
+        """
+        served = self.now()
+        if key is not None and key in served.explanations:
+            return served.remember(key, served.explanations.pop(key), CACHED)
+        self._explanations = [row for row in self._explanations if not row[0].done()]
+        if len(self._explanations) >= EXPLANATIONS:
+            raise busy(f"at most {EXPLANATIONS} explanations are computed at a time. Ask again in a second.")
+        stop = threading.Event()
+        work = self._explainer.submit(answer, served, question, stop.is_set)
+        self._explanations.append((work, stop))
+        found, left = asyncio.wrap_future(work), asyncio.ensure_future(wait_until_gone())
+        try:
+            await asyncio.wait({found, left}, timeout=self.limits.seconds, return_when=asyncio.FIRST_COMPLETED)
+            if found.done():
+                explanation = found.result()
+                return explanation if key is None else served.remember(key, explanation, CACHED)
+            if left.done():
+                raise GoneError
+            raise self._too_slow()
+        finally:
+            stop.set()
+            found.cancel()
+            left.cancel()
+
+    def close(self) -> None:
+        """End the threads: what they have not begun, they will not."""
+        for _, stop in self._explanations:
+            stop.set()
+        for pool in (self._explainer, self._threads):
+            pool.shutdown(wait=False, cancel_futures=True)
 
     async def ask_together(self, answer: Answers, key: Hashable, question: Any) -> Any:
         """Return the answer of a thread that takes all questions of one kind that have come meanwhile.
@@ -89,14 +136,21 @@ class Desk:
         try:
             return await asyncio.wait_for(asyncio.shield(future), self.limits.seconds)
         except TimeoutError:
-            seconds = f"{self.limits.seconds:g} seconds"
-            raise busy(f"an answer may take {seconds}, and this one takes longer. Ask for less.", "too_slow") from None
+            raise self._too_slow() from None
+
+    def _too_slow(self) -> RefusalError:
+        seconds = f"{self.limits.seconds:g} seconds"
+        return busy(f"an answer may take {seconds}, and this one takes longer. Ask for less.", "too_slow")
 
     def _finish(self, future: "asyncio.Future[Any]") -> None:
         """Count the place as free, whether or not anybody still waits for what was found."""
         self._at_work -= 1
         if not future.cancelled():
             future.exception()
+
+
+class GoneError(Exception):
+    """The client went away before it had its answer."""
 
 
 def not_ready() -> RefusalError:

@@ -31,6 +31,7 @@ HEADERS: list[tuple[bytes, bytes]] = [
     (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
 ]
 FRESH = [*HEADERS, (b"cache-control", b"no-store")]
+PROBES = ("/healthz", "/readyz")  # asked by address, whatever the name: they tell nothing of the model
 CHECKED = [*HEADERS, (b"cache-control", b"no-cache")]  # pages and scripts: kept, but asked about each time
 
 log = logging.getLogger("starcast.serve")
@@ -62,7 +63,7 @@ class Guard:
         says: bool = False,
     ) -> None:
         self.app, self.tally, self.says = app, tally, says
-        self._token = None if token is None else b"Bearer " + token.encode()
+        self._token = None if token is None else token.encode()
         self._hosts = None if hosts is None else frozenset(host.lower() for host in hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -86,6 +87,9 @@ class Guard:
                 await send_refusal(refusal, send_guarded)
             else:
                 await self.app(scope, receive, send_guarded)
+        except RefusalError as refusal:  # of a body that did not arrive
+            if not status:
+                await send_refusal(refusal, send_guarded)
         except Exception as error:
             log.error("%s %s failed: %s", scope["method"], _known(path), tell(error))
             if not status:
@@ -97,8 +101,15 @@ class Guard:
             if self.says:
                 log.info("%s %s %d %.1f ms", scope["method"], _known(path), status, 1000 * seconds)
 
+    def count_refusal(self, status: int, seconds: float) -> None:
+        """Count and log a request that was refused before it came here."""
+        self.tally.count("", status, seconds)
+        if self.says:
+            log.info("- other %d %.1f ms", status, 1000 * seconds)
+
     def _refusal(self, scope: Scope) -> RefusalError | None:
-        if self._hosts is None and self._token is None:
+        path = scope["path"]
+        if (self._hosts is None and self._token is None) or path in PROBES:
             return None
         given = dict(scope["headers"])
         if self._hosts is not None:
@@ -108,11 +119,10 @@ class Guard:
                 return RefusalError(
                     421, "wrong_host", "the service does not answer to this name. Start it with --allow-host to add it."
                 )
-        path = scope["path"]
         if self._token is not None and (path.startswith("/api/") or path == "/metrics"):
-            sent = given.get(b"authorization", b"")
-            if not hmac.compare_digest(sent, self._token):
-                told = "none" if not sent else "another"
+            scheme, _, sent = given.get(b"authorization", b"").partition(b" ")
+            if scheme.lower() != b"bearer" or not hmac.compare_digest(sent.strip(), self._token):
+                told = "another" if sent else "none"
                 return RefusalError(
                     401,
                     "no_token",
@@ -122,11 +132,16 @@ class Guard:
         return None
 
 
-async def send_refusal(refusal: RefusalError, send: Send) -> None:
-    """Send a refusal as it is."""
+def encode_refusal(refusal: RefusalError) -> tuple[list[tuple[bytes, bytes]], bytes]:
+    """Return headers and body of a refusal."""
     body = json.dumps(refusal.body()).encode()
     headers = [(name.lower().encode(), value.encode("latin-1")) for name, value in refusal.headers.items()]
-    headers += [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    return [*headers, (b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))], body
+
+
+async def send_refusal(refusal: RefusalError, send: Send) -> None:
+    """Send a refusal as it is."""
+    headers, body = encode_refusal(refusal)
     await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 

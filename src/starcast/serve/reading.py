@@ -2,27 +2,27 @@
 
 import json
 import re
-from collections.abc import Callable
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
-from starcast.serve.limits import RefusalError
+from starcast.serve.limits import Limits, RefusalError
+from starcast.serve.schema import Question
 
 SHOULD = re.compile(r"^\w+ should |^(?=Unable)")
-Q = TypeVar("Q", bound=BaseModel)
+Q = TypeVar("Q", bound=Question)
 MOST_MISTAKES = 3  # that are told
 MOST_KEYS = 64  # no question has more than a few
 SHOWN = 60  # characters of what was found
 
 
-def read_body(kind: type[Q], body: bytes) -> Q:
+def read_body(kind: type[Q], body: bytes, limits: Limits) -> Q:
     """Return the question that a JSON body holds."""
-    return _validate(kind, _parse(body))
+    return _validate(kind, _parse(body), limits)
 
 
-def read_query(kind: type[Q], query: bytes) -> Q:
+def read_query(kind: type[Q], query: bytes, limits: Limits) -> Q:
     """Return the question that a query string holds; fields that are lists may be repeated, others may not."""
     given: dict[str, Any] = {}
     lists = {name for name, field in kind.model_fields.items() if "list" in str(field.annotation)}
@@ -39,7 +39,7 @@ def read_query(kind: type[Q], query: bytes) -> Q:
             raise RefusalError(422, "bad_request", f"{name[:SHOWN]} must be given once, was given more often.")
         else:
             given[name] = text
-    return _validate(kind, given)
+    return _validate(kind, given, limits)
 
 
 def _parse(body: bytes) -> Any:
@@ -82,11 +82,20 @@ def _bad(message: str) -> RefusalError:
     return RefusalError(400, "bad_request", f"{message}. Send one JSON object.")
 
 
-def _validate(kind: type[Q], given: Any) -> Q:
+def _validate(kind: type[Q], given: Any, limits: Limits) -> Q:
+    """Return the question; lists that are too long are refused before their members are looked at."""
+    for name, limit in kind.LIMITED.items():
+        if isinstance(given, dict) and isinstance(given.get(name), list):
+            limits.check(limit, len(given[name]))
     try:
-        return kind.model_validate(given)
+        question = kind.model_validate(given)
     except ValidationError as error:
         raise RefusalError(422, "bad_request", f"{_tell(error)}. See /openapi.json for what is taken.") from None
+    for name in kind.LIMITED:
+        value = getattr(question, name)
+        if isinstance(value, int):
+            limits.check(name, value)
+    return question
 
 
 def _tell(error: ValidationError) -> str:
@@ -123,6 +132,3 @@ def _shown(value: object) -> str:
         else f"{'an object' if isinstance(value, dict) else 'a list'}"
     )
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
-
-
-Reader = Callable[[type[Q], bytes], Q]

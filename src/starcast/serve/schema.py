@@ -1,6 +1,6 @@
 """Questions and answers as JSON: what the service takes, what it gives, and examples of both."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr
 
@@ -17,10 +17,16 @@ Fraction = Annotated[Number, Field(ge=0, le=1)]
 Count = Annotated[StrictInt, Field(ge=1)]
 Words = Annotated[str, Field(max_length=200)]
 Size = Annotated[int, Field(ge=1, le=200)]
+LISTED = {"n": "n", "exclude": "pairs", "candidates": "pairs"}
 
 
 class Question(BaseModel):
-    """What a client sends; a field that is not there is a mistake, not a wish."""
+    """What a client sends; a field that is not there is a mistake, not a wish.
+
+    `LIMITED` has the limit of each field that has one: of the length of a list, or of a number.
+    """
+
+    LIMITED: ClassVar[dict[str, str]] = {}
 
     model_config = ConfigDict(extra="forbid")
 
@@ -49,6 +55,7 @@ Ratings = Annotated[list[Rating], Field(min_length=1, fail_fast=True)]
 class PredictQuestion(Question):
     """Forecasts for pairs."""
 
+    LIMITED = {"pairs": "pairs"}
     model_config = _example(pairs=[{"user": 1, "item": 2}], threshold=0.5, point="mode")
 
     pairs: Annotated[list[Pair], Field(min_length=1, fail_fast=True)]
@@ -59,6 +66,7 @@ class PredictQuestion(Question):
 class RecommendQuestion(Question):
     """The best items for a user."""
 
+    LIMITED = LISTED
     model_config = _example(user=1, n=10, threshold=0.5)
 
     user: Name
@@ -72,6 +80,8 @@ class RecommendQuestion(Question):
 class RecommendQuery(Question):
     """The same as a query string; lists are repeated."""
 
+    LIMITED = LISTED
+
     user: NameText
     n: Annotated[int, Field(ge=1)] = 10
     threshold: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.0
@@ -83,6 +93,7 @@ class RecommendQuery(Question):
 class FoldInQuestion(Question):
     """The best items for a stranger who rated a few."""
 
+    LIMITED = LISTED | {"ratings": "ratings", "items": "pairs"}
     model_config = _example(ratings=[{"item": 1, "rating": 5}, {"item": 2, "rating": 2}], n=10)
 
     ratings: Ratings
@@ -96,6 +107,7 @@ class FoldInQuestion(Question):
 class ExplainQuestion(Question):
     """Why a forecast is what it is, for a user or for a stranger's ratings."""
 
+    LIMITED = {"n": "n", "ratings": "ratings"}
     model_config = _example(user=1, item=2, n=5)
 
     user: Name | None = None

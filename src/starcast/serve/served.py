@@ -1,6 +1,6 @@
 """What is served: one model with all that is made of it once, and its names as clients write them."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -24,11 +24,19 @@ class Served:
     limits: Limits
     name: str | None = None
     parameters: dict[str, Any] = field(default_factory=dict)
+    explanations: dict[Hashable, Any] = field(default_factory=dict)  # the last few, the oldest first
 
     @cached_property
     def scores(self) -> list[float]:
         """The scale, whole scores as whole numbers."""
         return [int(score) if score.is_integer() else score for score in self.model.scores_.tolist()]
+
+    def remember(self, key: Hashable, explanation: Any, most: int) -> Any:
+        """Keep an explanation as the latest, and at most so many of them; return it."""
+        self.explanations[key] = explanation
+        while len(self.explanations) > most:
+            del self.explanations[next(iter(self.explanations))]
+        return explanation
 
     def answer(self, users: list[Any], items: list[Any]) -> tuple[Distribution, list[bool]]:
         """Return the distributions of pairs, and whether each is known.

@@ -28,6 +28,8 @@ ROUND = 2.0  # seconds between two looks at the workers
 SOON = 5.0  # a worker that lived for less is replaced with a delay
 PATIENCE = 900.0  # seconds for making a new edition while an old one is served
 GRACE = 5.0  # seconds beyond the longest answer before workers are killed
+CLOSING = 1.0  # seconds for all workers to close the listening socket, before it is closed for them
+ATTEMPTS = 5  # workers that may die before any was ready
 
 log = logging.getLogger("starcast.serve")
 
@@ -76,7 +78,9 @@ class Supervisor:
         self._wanted = True  # an edition
         self._seen: tuple[int, ...] | None = None
         self._stops = 0
-        self._is_ready = False
+        self._is_ready = False  # all workers have been
+        self._was_loaded = False  # a worker has been ready
+        self._deaths = 0  # of workers, before any was ready
 
     def run(self) -> None:
         """Serve until stopped; raise an error if there is nothing to serve."""
@@ -203,6 +207,7 @@ class Supervisor:
             post.failed = folder
         else:
             post.edition = folder
+            self._was_loaded = True
         self._settle()
 
     def _settle(self) -> None:
@@ -213,6 +218,8 @@ class Supervisor:
         if any(post.edition == self.edition for post in self.posts):
             for post in failed:
                 self._say(post, "stop")  # another takes its place, and tries again
+        elif not self._was_loaded and len(failed) == len(self.posts) and all(post.process for post in self.posts):
+            raise StarcastError("no worker could load the model. The log says why.")
         elif self._before is not None and len(failed) == len(self.posts):
             self.edition, self._before = self._before, None
             self._refuse("no worker could load it.")
@@ -240,11 +247,17 @@ class Supervisor:
         post.process.join()
         lived = time.monotonic() - post.since
         post.delay = 0.0 if lived >= SOON else min(max(2 * post.delay, 0.1), 10.0)
-        log.warning("worker %d ended (exit code %s); another takes its place", post.slot, post.process.exitcode)
+        code = post.process.exitcode
+        log.warning("worker %d ended (exit code %s); another takes its place", post.slot, code)
         post.tally.stop()
         if post.line is not None:
             post.line.close()
         post.process, post.line, post.due = None, None, time.monotonic() + post.delay
+        self._deaths += not self._was_loaded
+        if self._deaths >= ATTEMPTS:
+            raise StarcastError(
+                f"{ATTEMPTS} workers ended before any was ready, the last with exit code {code}. The log says why."
+            )
         was, post.edition = post.edition, None
         if was is None and self.edition is not None:
             post.failed = self.edition  # it ended before it could answer
@@ -258,14 +271,21 @@ class Supervisor:
     # The end.
 
     def _finish(self, waker: socket.socket) -> None:
-        """Let the workers finish; a second signal, or too much time, cuts that short."""
-        self.listener.close()
+        """Let the workers finish; a second signal, or too much time, cuts that short.
+
+        They take what waits in the queue and close their copies of the listening socket; then it is shut down, so that
+        no client waits in the queue of a worker that is busy, or has only started.
+        """
         if self._maker is not None:
             self._maker[0].kill()
         for post in self.posts:
             self._say(post, "stop")
-        before, until = self._stops, time.monotonic() + self.rules.limits.seconds + GRACE
+        before, now = self._stops, time.monotonic()
+        closing, until = now + CLOSING, now + self.rules.limits.seconds + GRACE
         alive = [post.process for post in self.posts if post.process is not None]
+        while any(post.tally.is_accepting() for post in self.posts) and time.monotonic() < closing:
+            time.sleep(0.01)
+        self._close_listener()
         while alive and self._stops == before and time.monotonic() < until:
             wait([waker, *(process.sentinel for process in alive)], max(0.0, until - time.monotonic()))
             _drain(waker)
@@ -274,6 +294,11 @@ class Supervisor:
             process.kill()
         for process in alive:
             process.join()
+
+    def _close_listener(self) -> None:
+        with contextlib.suppress(OSError):  # closed already, or on macOS, where this cannot be done to a listener
+            self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[socket.socket]:

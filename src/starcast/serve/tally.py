@@ -77,10 +77,13 @@ class Tally:
         there = self._rows["connections"][self._rows["beat"] > now - 1]
         return float(connections - np.nanmin(there))
 
+    def is_accepting(self) -> bool:
+        """Tell whether the worker of this place accepts connections."""
+        return not np.isnan(self._row[0]["connections"])
+
     def silence(self) -> float:
         """Return for how many seconds the worker of this place has not been heard of; NaN if it accepts nothing."""
-        row = self._row[0]
-        return float(np.nan if np.isnan(row["connections"]) else time.monotonic() - row["beat"])
+        return float(time.monotonic() - self._row[0]["beat"] if self.is_accepting() else np.nan)
 
     def begin(self) -> None:
         """Count a request that came."""

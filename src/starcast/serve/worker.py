@@ -2,31 +2,28 @@
 
 import asyncio
 import contextlib
-import functools
 import logging
 import resource
 import shutil
 import signal
 import socket
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, cast
-
-import uvicorn
+from typing import Any
 
 from starcast.serve.app import make_app
 from starcast.serve.desk import Desk
 from starcast.serve.edition import open_edition
 from starcast.serve.guard import Guard, tell
 from starcast.serve.limits import Limits
-from starcast.serve.protocol import HurriedProtocol
+from starcast.serve.server import Server
 from starcast.serve.tally import Tally
 
-KEEP_ALIVE = 15  # seconds between two requests of a connection
-FULL = 0.1  # seconds without accepting, when there are too many connections
-POLITE = 0.005  # seconds that others with fewer connections have to take one first
+try:
+    import uvloop
+except ImportError:  # asyncio's own event loop serves as well, but slower
+    uvloop = None  # type: ignore[assignment]
 
 log = logging.getLogger("starcast.serve")
 
@@ -58,14 +55,13 @@ def work(rules: Rules, slot: int, listener: socket.socket, line: Connection, tal
     worker = Worker(rules, listener, line, counts, tally.parent)
     if edition is not None:
         worker.take(open_edition(edition, rules.limits, rules.n_jobs))
-    with asyncio.Runner(loop_factory=worker.server.config.get_loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=None if uvloop is None else uvloop.new_event_loop) as runner:
         runner.run(worker.run(edition))
 
 
 def start_log() -> None:
     """Log to stderr, a line each."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(process)d %(levelname)s %(message)s")
-    logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # it would write down addresses and what failed in full
 
 
 class Worker:
@@ -75,12 +71,7 @@ class Worker:
         self.rules, self.line, self.tally, self.folder = rules, line, tally, folder
         self.desk = Desk(rules.limits)
         app = Guard(make_app(self.desk, tally), tally, token=rules.token, hosts=rules.hosts, says=rules.says)
-        protocol = type("Protocol", (HurriedProtocol,), {"seconds": rules.limits.seconds})
-        config = uvicorn.Config(
-            app, http=protocol, ws="none", lifespan="off", log_config=None, access_log=False, server_header=False,
-            proxy_headers=False, timeout_keep_alive=KEEP_ALIVE, timeout_graceful_shutdown=int(rules.limits.seconds) + 1,
-        )  # fmt: skip
-        self.server = Server(config, listener, tally, rules.limits.connections)
+        self.server = Server(app, listener, tally, rules.limits, app.count_refusal)
         self._tasks: set[asyncio.Task[None]] = set()
         self._turn = asyncio.Lock()
 
@@ -91,11 +82,12 @@ class Worker:
         loop.add_signal_handler(signal.SIGTERM, self.stop)
         if edition is not None:
             self._say("loaded", edition)
-        await self.server.serve()
+        await self.server.run()
+        self.desk.close()
 
     def stop(self) -> None:
         """Accept no more, finish what was begun, end."""
-        self.server.should_exit = True
+        self.server.drain()
 
     def take(self, served: Any) -> None:
         """Answer from this model from now on; questions that are being answered keep theirs."""
@@ -130,116 +122,3 @@ class Worker:
     def _say(self, *words: Any) -> None:
         with contextlib.suppress(OSError):  # a supervisor that is gone
             self.line.send(words)
-
-
-class Server(uvicorn.Server):
-    """uvicorn on one listening socket that all workers share.
-
-    A shared queue loses nothing when a worker dies: connections that wait in it are taken by the others. (With a queue
-    for each worker, SO_REUSEPORT, they would be reset.)
-    """
-
-    def __init__(self, config: uvicorn.Config, listener: socket.socket, tally: Tally, most: int) -> None:
-        super().__init__(config)
-        self._listener, self._tally, self._most = listener, tally, most
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Leave signals to the worker."""
-        yield
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to accept."""
-        await self.lifespan.startup()
-        protocol: Any = functools.partial(
-            cast(Any, self.config.http_protocol_class), config=self.config, server_state=self.server_state, app_state={}
-        )
-        acceptor: Any = Acceptor(self._listener, protocol, self.server_state.connections, self._tally, self._most)
-        self.servers = [acceptor]
-        self.started = True
-
-    async def on_tick(self, counter: int) -> bool:
-        """Tell the other workers, ten times a second, how many connections there are."""
-        self._tally.connect(len(self.server_state.connections))
-        return await super().on_tick(counter)
-
-
-class Acceptor:
-    """Takes connections one at a time, late if others have fewer; when there are too many, idle ones make room.
-
-    Otherwise one worker would take all that come at once, and clients that keep their connections would stay with it.
-    """
-
-    def __init__(
-        self,
-        listener: socket.socket,
-        protocol: Callable[[], asyncio.Protocol],
-        connections: set[Any],
-        tally: Tally,
-        most: int,
-    ) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._listener, self._protocol, self._tally, self._most = listener, protocol, tally, most
-        self._connections, self._tasks = connections, set[asyncio.Task[Any]]()
-        self._is_open = True
-        listener.setblocking(False)
-        self._resume()
-
-    def close(self) -> None:
-        """Accept no more; what waits in the queue is for the other workers."""
-        self._is_open = False
-        self._loop.remove_reader(self._listener.fileno())
-        self._tally.stop()
-
-    async def wait_closed(self) -> None:
-        """Wait for connections that were being taken."""
-        if self._tasks:
-            await asyncio.wait(self._tasks)
-
-    def _resume(self) -> None:
-        if self._is_open:
-            self._loop.add_reader(self._listener.fileno(), self._look)
-
-    def _pause(self, seconds: float, then: Callable[[], None]) -> None:
-        self._loop.remove_reader(self._listener.fileno())
-        self._loop.call_later(seconds, then)
-
-    def _look(self) -> None:
-        """See whether to take the connection that waits."""
-        here = len(self._connections) + len(self._tasks)
-        if here >= self._most:
-            idle = next((connection for connection in self._connections if connection.is_idle()), None)
-            if idle is None:
-                return self._pause(FULL, self._resume)
-            idle.leave_room()
-            self._take()
-        elif self._tally.connect(here) > 1:
-            self._pause(POLITE, self._take_late)
-        else:
-            self._take()
-        return None
-
-    def _take_late(self) -> None:
-        if self._is_open:
-            self._resume()
-            self._take()
-
-    def _take(self) -> None:
-        try:
-            connection, _ = self._listener.accept()
-        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-            return  # another worker was faster, or the client is gone
-        except OSError as error:  # no file descriptor left
-            log.warning("cannot accept: %s", error.strerror)
-            self._pause(FULL, self._resume)
-            return
-        connection.setblocking(False)
-        task = self._loop.create_task(self._serve(connection))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _serve(self, connection: socket.socket) -> None:
-        try:
-            await self._loop.connect_accepted_socket(self._protocol, connection)
-        except OSError:  # gone already
-            connection.close()
