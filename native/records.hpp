@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -18,7 +19,8 @@ struct Layout {
   std::string separator;                            // " " stands for any run of blanks
   int user, item, rating, time;                     // columns; time is -1 when there is none
   bool quotes;                                      // fields may be quoted, as in RFC 4180
-  int last = std::max({user, item, rating, time});  // columns beyond it do not matter
+  int least, most;                                  // fields of a line; empty ones beyond `most` do not count
+  int last = std::max({user, item, rating, time});  // columns beyond it are counted only
 };
 
 inline bool is_blank(char c) { return c == ' ' || c == '\t'; }
@@ -69,6 +71,80 @@ inline bool parse_number(std::string_view text, double& value) {
   value = std::strtod(copy.c_str(), &end);
   return !copy.empty() && end == copy.c_str() + copy.size();
 #endif
+}
+
+// Whole seconds of a number of seconds, milli-, micro- or nanoseconds. Its size tells the unit: 1e11 seconds are the
+// year 5138, 1e11 milliseconds the year 1973, and so on by factors of a thousand.
+inline int64_t to_seconds(int64_t number) {
+  const int64_t size = number < 0 ? -(number + 1) : number;
+  int64_t unit = 1;
+  for (int64_t limit = 100'000'000'000; unit < 1'000'000'000 && size >= limit; limit *= 1000) unit *= 1000;
+  const int64_t quotient = number / unit;
+  return quotient - (number % unit < 0);
+}
+
+// Cuts a number of exactly `n` digits off the front of a text.
+inline bool take_digits(std::string_view& text, size_t n, int& number) {
+  if (text.size() < n) return false;
+  number = 0;
+  for (size_t at = 0; at < n; ++at) {
+    if (text[at] < '0' || text[at] > '9') return false;
+    number = number * 10 + (text[at] - '0');
+  }
+  text.remove_prefix(n);
+  return true;
+}
+
+inline bool take(std::string_view& text, std::string_view letters) {
+  if (text.empty() || letters.find(text[0]) == std::string_view::npos) return false;
+  text.remove_prefix(1);
+  return true;
+}
+
+// A date as in ISO 8601, with or without a time of day, to whole seconds since 1970. The time is UTC unless it has an
+// offset. 2005-09-06, 2005-09-06 12:30, 2005-09-06T12:30:00.25Z, 2005-09-06 12:30:00+02:00
+inline bool parse_date(std::string_view text, int64_t& seconds) {
+  int year, month, day, hour = 0, minute = 0, second = 0, shift_hour = 0, shift_minute = 0;
+  if (!take_digits(text, 4, year) || !take(text, "-") || !take_digits(text, 2, month) || !take(text, "-") ||
+      !take_digits(text, 2, day))
+    return false;
+  const std::chrono::year_month_day date{std::chrono::year(year), std::chrono::month(month), std::chrono::day(day)};
+  if (!date.ok()) return false;
+  int sign = 0;
+  if (!text.empty()) {
+    if (!take(text, "Tt ") || !take_digits(text, 2, hour) || !take(text, ":") || !take_digits(text, 2, minute))
+      return false;
+    if (take(text, ":")) {
+      if (!take_digits(text, 2, second)) return false;
+      if (take(text, ".,")) {
+        if (!take(text, "0123456789")) return false;
+        while (take(text, "0123456789")) {
+        }
+      }
+    }
+    take(text, " ");
+    if (text == "UTC" || text == "Z" || text == "z") text = {};
+    if (!text.empty()) {
+      sign = text[0] == '-' ? -1 : 1;
+      if (!take(text, "+-") || !take_digits(text, 2, shift_hour)) return false;
+      take(text, ":");
+      if (!text.empty() && !take_digits(text, 2, shift_minute)) return false;
+    }
+  }
+  if (!text.empty() || hour > 23 || minute > 59 || second > 60 || shift_hour > 23 || shift_minute > 59) return false;
+  const int64_t days = std::chrono::sys_days(date).time_since_epoch().count();
+  seconds = days * 86400 + hour * 3600 + minute * 60 + second - sign * (shift_hour * 3600 + shift_minute * 60);
+  return true;
+}
+
+// A time as whole seconds since 1970: a date, or a number of seconds or of a thousandth, millionth, … of them.
+inline bool parse_time(std::string_view text, int64_t& seconds) {
+  int64_t number;
+  double fraction;
+  if (parse_canonical_integer(text, number)) return seconds = to_seconds(number), true;
+  if (text.size() > 4 && text[4] == '-') return parse_date(text, seconds);
+  if (!parse_number(text, fraction) || !(std::fabs(fraction) < 9e18)) return false;
+  return seconds = to_seconds(static_cast<int64_t>(std::floor(fraction))), true;
 }
 
 // A field, its surrounding quotes taken off; doubled quotes inside need a copy, which `keeper` holds.
@@ -152,24 +228,24 @@ inline size_t record_length(std::string_view text, const Layout& layout, bool& o
   return text.size();
 }
 
-// The fields that matter of one record; `complete` is false when it has too few columns.
+// The fields that matter of one record, and how many it has.
 struct Record {
   std::string_view user, item, rating, time;
-  bool complete = false;
+  int fields = 0;
 
   void set(int column, std::string_view field, const Layout& layout) {
     if (column == layout.user) user = field;
     if (column == layout.item) item = field;
     if (column == layout.rating) rating = field;
     if (column == layout.time) time = field;
-    complete = column == layout.last;
+    if (column < layout.most || !field.empty()) fields = column + 1;
   }
 };
 
 inline void split_record(std::string_view text, const Layout& layout, TextVocabulary& keeper, Record& record) {
   Fields fields(text, layout);
   std::string_view field;
-  for (int column = 0; column <= layout.last && fields.next(field); ++column) record.set(column, field, layout);
+  for (int column = 0; fields.next(field); ++column) record.set(column, field, layout);
   record.user = unquote(record.user, keeper);
   record.item = unquote(record.item, keeper);
   record.rating = unquote(record.rating, keeper);
@@ -186,15 +262,14 @@ inline size_t split_plain(std::string_view text, const Layout& layout, Record& r
     if (separator.size() == 2) return end - at > 1 && at[1] == separator[1];
     return std::string_view(at, end - at).starts_with(separator);
   };
-  for (int column = 0; !record.complete; ++column) {
+  for (int column = 0;; ++column) {
     const char* const start = at;
     while (at < end && *at != '\n' && !at_separator()) ++at;
     record.set(column, trim({start, static_cast<size_t>(at - start)}), layout);
     if (at == end || *at == '\n') break;
     at += separator.size();
   }
-  const void* line_end = at < end ? std::memchr(at, '\n', end - at) : nullptr;
-  return line_end ? static_cast<const char*>(line_end) - text.data() : text.size();
+  return at - text.data();
 }
 
 }  // namespace starcast

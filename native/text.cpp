@@ -1,8 +1,10 @@
 // Ratings from text: one pass over the bytes gives codes, names, scores and the first line of every kind of mistake.
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
@@ -15,35 +17,44 @@
 
 namespace starcast {
 
-enum Mistake { kFewColumns, kOpenQuote, kNoUser, kNoItem, kRatingNotNumber, kRatingNotFinite, kBadTime, kMistakes };
+enum Mistake { kFieldCount, kOpenQuote, kNoUser, kNoItem, kRatingNotNumber, kRatingNotFinite, kBadTime, kMistakes };
 constexpr std::array<const char*, kMistakes> kMistakeNames = {
-    "few_columns", "open_quote", "no_user", "no_item", "rating_not_number", "rating_not_finite", "bad_time"};
+    "field_count", "open_quote", "no_user", "no_item", "rating_not_number", "rating_not_finite", "bad_time"};
 
 struct Found {
   int64_t count = 0, line = 0;
   std::string text;
+  int fields = 0;
 };
 
-// The few distinct values that ratings take, in the order of first sight, with the line of that sight.
+// The distinct values that ratings take, in the order of first sight, with the line of that sight.
 class ScoreTable {
  public:
-  static constexpr size_t kMost = 127;
+  static constexpr size_t kMost = 32000;  // what a code can tell apart, and more than ratings to be rounded have
+  static constexpr size_t kFew = 16;      // values that are found faster one by one than by their hash
 
   int16_t code(double value, int64_t line) {
     if (value == 0) value = 0;  // -0 is 0
     if (last_ >= 0 && values[last_] == value) return last_;
-    for (size_t c = 0; c < values.size(); ++c)
+    const size_t few = std::min(values.size(), kFew);
+    for (size_t c = 0; c < few; ++c)
       if (values[c] == value) return last_ = static_cast<int16_t>(c);
+    auto code = static_cast<int32_t>(values.size());
     if (values.size() > kMost) return 0;  // one more than allowed is enough to know
-    values.push_back(value);
-    lines.push_back(line);
-    return last_ = static_cast<int16_t>(values.size() - 1);
+    if (values.size() >= kFew)
+      code = rest_.find_or_add(mix(std::bit_cast<uint64_t>(value)), value, [this](int32_t c) { return values[c]; }, code);
+    if (code == static_cast<int32_t>(values.size())) {
+      values.push_back(value);
+      lines.push_back(line);
+    }
+    return last_ = static_cast<int16_t>(code);
   }
 
   std::vector<double> values;
   std::vector<int64_t> lines;
 
  private:
+  Codes<double> rest_;
   int16_t last_ = -1;
 };
 
@@ -57,28 +68,22 @@ struct Part {
   std::array<Found, kMistakes> found;
   int64_t lines = 0;
 
-  void report(Mistake kind, std::string_view text) {
+  void report(Mistake kind, std::string_view text, int fields = 0) {
     Found& f = found[kind];
-    if (f.count++ == 0) {
-      f.line = lines;
-      f.text = std::string(text.substr(0, 60));
-    }
+    if (f.count++ == 0) f = {1, lines, std::string(text.substr(0, 60)), fields};
   }
 };
 
 static void add_record(const Record& record, std::string_view text, const Layout& layout, Part& part) {
-  if (!record.complete) return part.report(kFewColumns, trim(text));
+  if (record.fields < layout.least || record.fields > layout.most)
+    return part.report(kFieldCount, trim(text), record.fields);
   if (record.user.empty()) return part.report(kNoUser, trim(text));
   if (record.item.empty()) return part.report(kNoItem, trim(text));
-  double value, fraction;
+  double value;
   if (!parse_number(record.rating, value)) return part.report(kRatingNotNumber, record.rating);
   if (!std::isfinite(value)) return part.report(kRatingNotFinite, record.rating);
   int64_t seconds = 0;
-  if (layout.time >= 0 && !parse_canonical_integer(record.time, seconds)) {
-    if (!parse_number(record.time, fraction) || !(std::fabs(fraction) < 9e18))
-      return part.report(kBadTime, record.time);
-    seconds = static_cast<int64_t>(std::floor(fraction));
-  }
+  if (layout.time >= 0 && !parse_time(record.time, seconds)) return part.report(kBadTime, record.time);
   part.user.push_back(part.users.code(record.user));
   part.item.push_back(part.items.code(record.item));
   part.score.push_back(part.scores.code(value, part.lines));
@@ -98,7 +103,7 @@ static void read_part(std::string_view text, const Layout& layout, Part& part) {
     const std::string_view line = text.substr(0, length);
     if (!plain && !open) split_record(line, layout, part.items, record);
     if (open) part.report(kOpenQuote, line);
-    else if (record.complete || !trim(line).empty()) add_record(record, line, layout, part);
+    else if (record.fields >= layout.least || !trim(line).empty()) add_record(record, line, layout, part);
     if (layout.quotes) part.lines += std::count(line.begin(), line.end(), '\n');
     text.remove_prefix(std::min(length + 1, text.size()));
   }
@@ -118,9 +123,9 @@ static std::vector<std::string_view> cut(std::string_view text, size_t n, bool q
   return parts;
 }
 
-static nb::object names_of(const TextVocabulary& vocabulary) {
+static nb::object names_of(const TextVocabulary& vocabulary, bool as_text) {
   const auto& names = vocabulary.names();
-  if (vocabulary.all_integers()) {
+  if (vocabulary.all_integers() && !as_text) {
     std::vector<int64_t> numbers(names.size());
     for (size_t c = 0; c < names.size(); ++c) parse_canonical_integer(names[c], numbers[c]);
     return nb::cast(to_numpy(std::move(numbers)));
@@ -159,7 +164,7 @@ class Joined {
       });
       for (int kind = 0; kind < kMistakes; ++kind) {
         const Found& f = part.found[kind];
-        if (f.count && !found[kind].count) found[kind] = {0, lines + f.line, f.text};
+        if (f.count && !found[kind].count) found[kind] = {0, lines + f.line, f.text, f.fields};
         found[kind].count += f.count;
       }
       from += part.user.size();
@@ -184,10 +189,10 @@ class Joined {
 };
 
 static nb::dict read_text(nb::bytes content, size_t offset, const std::string& separator, int user, int item,
-                          int rating, int time, int n_threads) {
+                          int rating, int time, int least, int most, bool text_ids, int n_threads) {
   std::string_view text(content.c_str(), content.size());
   text.remove_prefix(std::min(offset, text.size()));
-  const Layout layout{separator, user, item, rating, time, text.find('"') != std::string_view::npos};
+  const Layout layout{separator, user, item, rating, time, text.find('"') != std::string_view::npos, least, most};
   std::vector<Part> parts;
   std::unique_ptr<Joined> joined;
   {
@@ -214,11 +219,11 @@ static nb::dict read_text(nb::bytes content, size_t offset, const std::string& s
   for (int kind = 0; kind < kMistakes; ++kind) {
     const Found& f = joined->found[kind];
     if (f.count)
-      mistakes[kMistakeNames[kind]] = nb::make_tuple(f.count, f.line, nb::bytes(f.text.data(), f.text.size()));
+      mistakes[kMistakeNames[kind]] = nb::make_tuple(f.count, f.line, nb::bytes(f.text.data(), f.text.size()), f.fields);
   }
   nb::dict table;
-  table["users"] = names_of(joined->users);
-  table["items"] = names_of(joined->items);
+  table["users"] = names_of(joined->users, text_ids);
+  table["items"] = names_of(joined->items, text_ids);
   table["user"] = to_numpy(std::move(joined->user));
   table["item"] = to_numpy(std::move(joined->item));
   table["score"] = to_numpy(std::move(joined->score));
@@ -229,9 +234,25 @@ static nb::dict read_text(nb::bytes content, size_t offset, const std::string& s
   return table;
 }
 
+// Times that are written out, as whole seconds since 1970, and whether each could be read.
+static auto parse_times(nb::list texts) {
+  std::vector<int64_t> seconds(texts.size(), 0);
+  std::vector<uint8_t> good(texts.size(), 0);
+  for (size_t at = 0; at < texts.size(); ++at) {
+    Py_ssize_t size = 0;
+    const nb::handle text = texts[at];
+    const char* letters = PyUnicode_Check(text.ptr()) ? PyUnicode_AsUTF8AndSize(text.ptr(), &size) : nullptr;
+    if (letters) good[at] = parse_time(trim({letters, static_cast<size_t>(size)}), seconds[at]);
+    else PyErr_Clear();  // half a character
+  }
+  return std::make_pair(to_numpy(std::move(seconds)), to_numpy(std::move(good)));
+}
+
 void bind_text(nb::module_& m) {
   m.def("read_text", &read_text, nb::arg("content"), nb::arg("offset"), nb::arg("separator"), nb::arg("user"),
-        nb::arg("item"), nb::arg("rating"), nb::arg("time"), nb::arg("n_threads"));
+        nb::arg("item"), nb::arg("rating"), nb::arg("time"), nb::arg("least"), nb::arg("most"),
+        nb::arg("text_ids"), nb::arg("n_threads"));
+  m.def("parse_times", &parse_times, nb::arg("texts"));
 }
 
 }  // namespace starcast

@@ -164,14 +164,15 @@ def test_what_is_not_finite_is_said(write, text):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("9,8", "a line must have a column for user, item, rating and what else was named, got '9,8'"),
+        ("9,8", "a line must have 4 fields, as the first one has, got 2 in '9,8'"),
+        ("9,8,7,5,1", "a line must have 4 fields, as the first one has, got 5 in '9,8,7,5,1'"),
         (",8,5,1", "a user must have a name, got an empty one in ',8,5,1'"),
         ("9,,5,1", "an item must have a name, got an empty one in '9,,5,1'"),
         ("9,8,x,1", "rating must be a number, got 'x'"),
         ("9,8,nan,1", "rating must be finite, got 'nan'"),
-        ("9,8,5,noon", "timestamp must be a number of seconds, got 'noon'"),
-        ("9,8,5,", "timestamp must be a number of seconds, got ''"),
-        ("9,8,5,1e30", "timestamp must be a number of seconds, got '1e30'"),
+        ("9,8,5,noon", "timestamp must be a number of seconds or a date such as 2005-09-06, got 'noon'"),
+        ("9,8,5,", "timestamp must be a number of seconds or a date such as 2005-09-06, got ''"),
+        ("9,8,5,1e30", "timestamp must be a number of seconds or a date such as 2005-09-06, got '1e30'"),
         ('9,"8,5,1', "a quote must be closed, got "),
     ],
 )
@@ -262,7 +263,7 @@ def test_options_that_cannot_be_are_said(write, options, error, message):
         (b"PAR1garbage", FileFormatError, r"ratings\.csv cannot be read as Parquet: "),
         (b"ARROW1garbage", FileFormatError, r"ratings\.csv cannot be read as Arrow: "),
         (b"1,7,5\n2,7,5\n", DataError, r"a scale needs at least two different scores, got only 5\. Pass the whole scale as scores=\."),
-        ("".join(f"1,{k},{k}\n" for k in range(300)).encode(), DataError, r"a scale has at most 127 scores, got 128 from 0 to 127\."),
+        ("".join(f"1,{k},{k}\n" for k in range(300)).encode(), DataError, r"a scale has at most 127 scores, got 300 from 0 to 299\."),
     ],
 )  # fmt: skip
 def test_files_that_hold_no_ratings_are_said(write, content, error, message):

@@ -109,7 +109,7 @@ def test_a_number_and_its_text_are_different_names():
     ("values", "message"),
     [
         (["a", 1], r"users must be all strings or all integers, got str \('a'\), int \(1\)\. Convert them to one type\."),
-        ([1.5, 2.0], r"users must be all strings or all integers, got float \(1\.5\)\."),
+        ([1.5, 2.0], r"users must be all strings or all integers, got float \(1\.5\), int \(2\.0\)\."),
         ([True, False], r"users must be all strings or all integers, got bool \(True\)\."),
         ([b"a"], r"users must be all strings or all integers, got bytes \(b'a'\)\."),
         (["a", None, None], r"users must not be missing, but 2 of 3 are\."),
@@ -186,8 +186,8 @@ def test_lookup_in_no_names_finds_nothing():
 @pytest.mark.parametrize(
     ("names", "query", "message"),
     [
-        (np.array([1, 2]), ["1"], r"items are integers here \(such as 1\), got strings \(such as '1'\)\. Ask with integers\."),
-        (strings(["1"]), [1], r"items are strings here \(such as '1'\), got integers \(such as 1\)\. Ask with strings\."),
+        (np.array([1, 2]), ["01", "x"], r"items are integers here \(such as 1\), got strings \(such as '01'\)\. Ask with integers\."),
+        (strings(["a", "01"]), [1], r"items are strings here \(such as 'a'\), got integers \(such as 1\)\. Ask with strings\."),
     ],
 )  # fmt: skip
 def test_a_question_of_the_wrong_type_says_which_type_there_is(names, query, message):

@@ -32,7 +32,7 @@ from starcast.errors import (
 from starcast.evaluate import compare, cross_validate, evaluate
 from starcast.front import Front
 from starcast.html import show
-from starcast.io import read_ratings
+from starcast.io import read_ratings, read_titles
 from starcast.models import (
     GCMC,
     MLP,
@@ -125,6 +125,7 @@ __all__ = [
     "metrics",
     "pareto_mask",
     "read_ratings",
+    "read_titles",
     "recommend_all",
     "search",
     "show",

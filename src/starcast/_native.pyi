@@ -23,8 +23,19 @@ def code_integers(values: I64) -> tuple[I32, I64]: ...
 def group_rows(codes: I32, n_groups: int) -> tuple[I64, I64]: ...
 def find_duplicates(users: I32, items: I32, n_users: int, n_items: int) -> tuple[I64, I64]: ...
 def read_text(
-    content: bytes, offset: int, separator: str, user: int, item: int, rating: int, time: int, n_threads: int
+    content: bytes,
+    offset: int,
+    separator: str,
+    user: int,
+    item: int,
+    rating: int,
+    time: int,
+    least: int,
+    most: int,
+    text_ids: bool,
+    n_threads: int,
 ) -> dict[str, Any]: ...
+def parse_times(texts: list[Any]) -> tuple[I64, npt.NDArray[np.uint8]]: ...
 def top_n(first: F64, second: F64, allowed: npt.NDArray[np.bool_], n: int) -> I32: ...
 
 class fast:  # noqa: N801

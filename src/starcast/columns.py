@@ -11,8 +11,12 @@ ROLES = {
         "isbn", "product", "productid", "asin", "business", "businessid", "song", "songid", "track", "game", "gameid",
     ],
     "rating": ["rating", "ratings", "score", "stars", "value", "overall", "bookrating", "vote"],
-    "timestamp": ["timestamp", "time", "unixtime", "unixreviewtime"],
+    "timestamp": [
+        "timestamp", "time", "unixtime", "unixreviewtime", "ts", "datetime", "date", "when", "createdat", "ratedat",
+        "ratingdate", "reviewdate",
+    ],
 }  # fmt: skip
+TITLES = ["title", "movietitle", "booktitle", "itemtitle", "name", "itemname"]
 
 
 def column_positions(header: Sequence[str], columns: Sequence[str | int] | None, where: str) -> list[int]:
@@ -50,14 +54,29 @@ def pair_positions(header: Sequence[str]) -> tuple[int, int] | None:
     return None if user is None or item is None else (user, item)
 
 
+def title_positions(header: Sequence[str]) -> tuple[int, int] | None:
+    """Return the positions of the item and the title column, or None if the header does not name both.
+
+    >>> title_positions(["movieId", "title", "genres"]), title_positions(["1", "Toy Story"])
+    ((0, 1), None)
+    """
+    item, title = _recognise(header, "item"), _find(header, TITLES)
+    item = _find(header, ["id"]) if item is None else item
+    return None if item is None or title is None else (item, title)
+
+
 def is_rating_name(name: str) -> bool:
     """Tell whether a header field reads like the name of a rating column."""
     return _plain(name) in ROLES["rating"]
 
 
 def _recognise(header: Sequence[str], role: str) -> int | None:
+    return _find(header, ROLES[role])
+
+
+def _find(header: Sequence[str], aliases: Sequence[str]) -> int | None:
     names = [_plain(str(name)) for name in header]
-    return next((names.index(alias) for alias in ROLES[role] if alias in names), None)
+    return next((names.index(alias) for alias in aliases if alias in names), None)
 
 
 def _plain(name: str) -> str:

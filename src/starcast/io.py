@@ -1,31 +1,62 @@
-"""Ratings from files: delimited text of any dialect, gzip, Parquet, Arrow."""
+"""Ratings from files: delimited text of any dialect, JSON lines, Parquet, Arrow, and what packs them."""
 
 import contextlib
-import gzip
+import importlib
+import io
+import json
 import os
 import re
-import zlib
+import stat
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from starcast import _native
-from starcast.columns import column_positions, is_rating_name, pair_positions
+from starcast.columns import column_positions, is_rating_name, pair_positions, title_positions
 from starcast.errors import DataError, FileError, FileFormatError, choose, plural
-from starcast.names import as_names
+from starcast.names import Array, Codes, as_names, is_integer, whole_names
 from starcast.ratings import Ratings, titles_of
-from starcast.scale import make_scale, off_scale
+from starcast.scale import make_scale, place_on
+from starcast.scale import off_scale as describe_off_scale
 
 if TYPE_CHECKING:
     import polars as pl
 
-GZIP = b"\x1f\x8b"
+PACKED = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\0": "xz", b"PK\x03\x04": "zip"}
+MOST_GROWTH = 250  # bytes out of a packed byte; texts give 3 to 30, a file of one repeated line 1,000
+CHUNK = 1 << 24
 LONGEST_HEADER = 1 << 20  # bytes; a quote that is open longer than that was none
 NOT_BLANK = re.compile(rb"\S")
 QUOTED, QUOTED_TEXT = re.compile(rb'"[^"]*+(?:""[^"]*+)*+"'), re.compile(r'"[^"]*+(?:""[^"]*+)*+"')
 SEPARATORS = ("::", "\t", ",", ";", "|", " ")
+DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d.*)?", re.IGNORECASE)
+FOREIGN = [  # place and bytes by which files that hold no text are known, and what to do with them
+    (0, b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an Excel workbook", "Save the sheet as CSV."),
+    (0, b"\x28\xb5\x2f\xfd", "compressed with zstd", "Unpack it first: zstd -d FILE."),
+    (0, b"7z\xbc\xaf\x27\x1c", "a 7z archive", "Extract the file with the ratings first."),
+    (0, b"Rar!", "a RAR archive", "Extract the file with the ratings first."),
+    (257, b"ustar", "a tar archive", "Extract the file with the ratings first."),
+    (0, b"SQLite format 3", "an SQLite database", "Read the table into a data frame and use Ratings.from_frame."),
+    (0, b"\x89HDF", "an HDF5 file", "Read the table into a data frame and use Ratings.from_frame."),
+    (0, b"\x93NUMPY", "a NumPy array", "Load it and use Ratings.from_arrays."),
+    (0, b"\x80\x04", "a pickle", "Starcast never unpickles: load it yourself and use Ratings.from_frame."),
+    (0, b"\x80\x05", "a pickle", "Starcast never unpickles: load it yourself and use Ratings.from_frame."),
+    (0, b"%PDF", "a PDF", "Save the table as CSV."),
+]
+
+
+class Layout(NamedTuple):
+    """The columns of user, item, rating and timestamp (-1: none), and how many fields a line must have."""
+
+    user: int
+    item: int
+    rating: int
+    time: int
+    least: int
+    most: int  # fields beyond it must be empty
 
 
 def read_ratings(
@@ -35,17 +66,20 @@ def read_ratings(
     columns: Sequence[str | int] | None = None,
     header: bool | None = None,
     scores: object = None,
+    off_scale: str = "error",
     duplicates: str = "error",
     on_bad: str = "error",
+    ids: str = "auto",
     encoding: str = "utf-8",
-    titles: Mapping[Any, str] | None = None,
+    titles: Mapping[Any, str] | str | os.PathLike[str] | None = None,
 ) -> Ratings:
     """Return the ratings of a file.
 
     Parameters
     ----------
     path : path
-        Text (CSV, TSV, ``::``, spaces, …), the same compressed with gzip, Parquet, or an Arrow file.
+        Text (CSV, TSV, ``::``, spaces, …), JSON lines, Parquet or an Arrow file, each also packed as gzip, bzip2, xz or
+        as the only file of a zip archive. ``"-"`` is the standard input.
     sep : str, optional
         What separates the columns of a text; found out if not given. ``" "`` is any run of blanks.
     columns : sequence of str or int, optional
@@ -55,34 +89,61 @@ def read_ratings(
         Whether the first line names the columns; found out if not given.
     scores : sequence of float, optional
         The scale; by default the ratings that occur.
+    off_scale : {"error", "nearest"}
+        What becomes of ratings between the scores of the scale. See :meth:`Ratings.from_arrays`.
     duplicates : {"error", "first", "last", "mean"}
-        See :meth:`Ratings.from_arrays`.
+        See :meth:`Ratings.from_arrays`. "last" is the latest by time where there are timestamps.
     on_bad : {"error", "skip"}
-        What becomes of lines that cannot be read.
+        What becomes of lines that cannot be read: with another number of fields than the first line, without a user or
+        item, with a rating that is no number or a timestamp that is no time. `n_skipped` of the result counts those
+        left out.
+    ids : {"auto", "text"}
+        Whether users and items become integers if all of them are whole numbers (``7`` or ``7.0``), or stay text.
     encoding : str
         Of a text.
-    titles : mapping from item to str, optional
+    titles : mapping from item to str, or path, optional
+        A path is read by :func:`read_titles`. The keys 7 and "7" are the same.
+
+    Notes
+    -----
+    Timestamps may be ISO dates (``2005-09-06``, ``2005-09-06 12:30:00``, ``2005-09-06T12:30:00+02:00``; UTC without
+    a zone) or seconds since 1970. Numbers of at least 1e11, 1e14 and 1e17 are milli-, micro- and nanoseconds.
     """
     choose("on_bad", on_bad, ["error", "skip"])
-    file = Path(path)
-    content = _read_bytes(file)
-    if content[:4] == b"PAR1" or content[:6] == b"ARROW1":
-        frame = _read_columnar(file, content)
-        return Ratings.from_frame(frame, columns=columns, scores=scores, duplicates=duplicates, titles=titles)  # type: ignore[arg-type]
-    text = _decode(file, content, encoding)
-    start = text.startswith(b"\xef\xbb\xbf") * 3  # a byte order mark is not part of the first name
-    check_separator(sep)
-    first, sep, end = first_record(file, text, start, sep)
-    positions, has_header = find_layout(file, first, sep, columns, header)
-    begin = end if has_header else start
-    above = text.count(b"\n", 0, begin)  # lines that are not counted among those that hold ratings
-    try:
-        table = _native.read_text(text, begin, sep, *positions, threads_for(len(text)))
-    except UnicodeDecodeError:
-        raise not_utf8(file) from None
-    last = text.rstrip().count(b"\n") + 1 if "open_quote" in table["mistakes"] else 0
-    check_lines(table["mistakes"], file.name, above, last, on_bad)
-    return _table(table, file, scores, above, titles, positions[3] >= 0).without_duplicates(duplicates)
+    choose("ids", ids, ["auto", "text"])
+    choose("off_scale", off_scale, ["error", "nearest"])
+    file = _source(path)
+    if isinstance(titles, (str, os.PathLike)):
+        titles = read_titles(titles)
+    with fitting(file):
+        content = _read_bytes(path)
+        if content[:4] == b"PAR1" or content[:6] == b"ARROW1":
+            frame = _read_columnar(file, content)
+            options = {"scores": scores, "off_scale": off_scale, "duplicates": duplicates, "on_bad": on_bad, "ids": ids}
+            return Ratings.from_frame(frame, columns=columns, titles=titles, **options)  # type: ignore[arg-type]
+        text = _decode(file, content, encoding)
+        start = text.startswith(b"\xef\xbb\xbf") * 3  # a byte order mark is not part of the first name
+        check_separator(sep)
+        objects = JsonLines(file, columns, on_bad) if is_json(file, text[start:]) else None
+        if objects:
+            text, begin = objects.convert(text[start:]), 0
+            layout, sep = objects.layout(), ","
+        else:
+            first, sep, end = first_record(file, text, start, sep)
+            layout, has_header = find_layout(file, first, sep, columns, header)
+            begin = end if has_header else start
+        above = text.count(b"\n", 0, begin)  # lines that are not counted among those that hold ratings
+        try:
+            table = _native.read_text(text, begin, sep, *layout, ids == "text", threads_for(len(text)))
+        except UnicodeDecodeError:
+            raise not_utf8(file) from None
+        mistakes = table["mistakes"]
+        last = text.rstrip().count(b"\n") + 1 if "open_quote" in mistakes else 0
+        check_lines(mistakes, file.name, above, last, on_bad, layout)
+        skipped = sum(mistake[0] for mistake in mistakes.values()) + (objects.n_bad if objects else 0)
+        del content, text
+        ratings = _table(table, file, scores, off_scale, above, titles, layout.time >= 0, ids, skipped)
+        return ratings.without_duplicates(duplicates)
 
 
 def read_pairs(path: str | os.PathLike[str]) -> tuple[list[str], list[str]]:
@@ -90,21 +151,10 @@ def read_pairs(path: str | os.PathLike[str]) -> tuple[list[str], list[str]]:
 
     The columns are recognised by their names; without a header the first two are taken.
     """
-    file = Path(path)
-    content = _read_bytes(file)
-    if content[:4] == b"PAR1" or content[:6] == b"ARROW1":
-        frame = _read_columnar(file, content)
-        header = tuple(frame.columns)
-        rows = [tuple("" if cell is None else str(cell) for cell in row) for row in frame.rows()]
-    else:
-        text = _decode(file, content, "utf-8").decode("utf-8-sig", "replace")
-        lines = [line for line in text.split("\n") if line.strip()]
-        if not lines:
-            raise DataError(f"{file} is empty. A file of pairs has a line per pair: user, item.")
-        sep = next((sep for sep in SEPARATORS if len(_fields(lines[0], sep)) >= 2), ",")
-        header, *rows = [tuple(_fields(line, sep)) for line in lines]
-        if pair_positions(header) is None:
-            rows.insert(0, header)
+    file = _source(path)
+    header, rows = _read_rows(path, "A file of pairs has a line per pair: user, item.")
+    if pair_positions(header) is None:
+        rows.insert(0, header)
     user, item = pair_positions(header) or (0, 1)
     short = [row for row in rows if len(row) <= max(user, item) or not row[user] or not row[item]]
     if short:
@@ -114,12 +164,74 @@ def read_pairs(path: str | os.PathLike[str]) -> tuple[list[str], list[str]]:
     return [row[user] for row in rows], [row[item] for row in rows]
 
 
+def read_titles(path: str | os.PathLike[str], *, encoding: str = "utf-8") -> dict[Any, str]:
+    """Return the titles of items from a file with a column for each.
+
+    The columns are recognised by their names (item, item_id, movieId, …; title or name); without such a header the
+    first two are taken. The file may be packed, or Parquet, as in :func:`read_ratings`. Items are integers if all of
+    them are whole numbers, else text; where ratings take titles, the keys 7 and "7" are the same.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "titles.csv"
+    >>> _ = file.write_text('item,title\\n7,Heat\\n9,"Apollo 13, the film"\\n')
+    >>> read_titles(file)
+    {7: 'Heat', 9: 'Apollo 13, the film'}
+    """
+    file = _source(path)
+    header, rows = _read_rows(path, "A file of titles has a line per item: item, title.", encoding)
+    if title_positions(header) is None:
+        rows.insert(0, header)
+    item, title = title_positions(header) or (0, 1)
+    short = [row for row in rows if len(row) <= max(item, title) or not row[item]]
+    if short:
+        raise DataError(
+            f"a line must have an item and a title, got {short[0]!r} ({plural(len(short), 'such line')}) in "
+            f"{file.name}."
+        )
+    whole = all(is_integer(row[item]) for row in rows)
+    return {int(row[item]) if whole else row[item]: row[title] for row in rows}
+
+
+def _read_rows(path: str | os.PathLike[str], what: str, encoding: str = "utf-8") -> tuple[tuple[str, ...], list[Any]]:
+    """Return the first row of a small table and the others, as text."""
+    file = _source(path)
+    with fitting(file):
+        content = _read_bytes(path)
+        if content[:4] == b"PAR1" or content[:6] == b"ARROW1":
+            frame = _read_columnar(file, content)
+            return tuple(frame.columns), [
+                tuple("" if cell is None else str(cell) for cell in row) for row in frame.rows()
+            ]
+        text = _utf8(file, _decode(file, content, encoding)).removeprefix("\ufeff")
+        lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+        if not lines:
+            raise DataError(f"{file} is empty. {what}")
+        sep = next((sep for sep in SEPARATORS if len(_fields(lines[0][1], sep)) >= 2), ",")
+        header, *rows = [tuple(_fields(line, sep)) for _, line in lines]
+    for (number, line), row in zip(lines[1:], rows, strict=True):
+        if any(row[len(header) :]):
+            raise DataError(
+                f"a line must have {plural(len(header), 'field')}, as the first one has, got {len(row)} in "
+                f"{line[:60]!r} (line {number:,} of {file.name}). Quote a field that holds {sep!r}."
+            )
+    return header, rows
+
+
+def _source(path: str | os.PathLike[str]) -> Path:
+    """Return the path, with a name for the standard input that can stand in an error."""
+    return Path("standard input") if path == "-" else Path(path)
+
+
 @contextlib.contextmanager
 def reading(file: Path) -> Iterator[None]:
     """Turn what goes wrong with a file into an error that says so."""
     try:
         if file.is_dir():
             raise FileError(f"{file} is a folder. Give the file with the ratings in it.")
+        if file.is_char_device() or file.is_block_device():
+            raise FileError(f"{file} is a device. Give a file, or - for the standard input.")
         yield
     except FileError:
         raise
@@ -131,24 +243,105 @@ def reading(file: Path) -> Iterator[None]:
         raise FileError(f"{str(file)!r} is no name of a file: {error}.") from None
 
 
-def _read_bytes(file: Path) -> bytes:
-    with reading(file):
-        content = file.read_bytes()
-    if content[:2] == GZIP:
-        with unpacking(file):
-            content = gzip.decompress(content)
+@contextlib.contextmanager
+def fitting(file: Path) -> Iterator[None]:
+    """Turn a lack of memory into an error that says what to do."""
+    try:
+        yield
+    except MemoryError:
+        raise FileError(
+            f"{file} does not fit in memory. Read it in parts that do: starcast.cut_ratings, or starcast shards."
+        ) from None
+
+
+def _read_bytes(path: str | os.PathLike[str]) -> bytes:
+    """Return the bytes of a file or of the standard input, unpacked."""
+    file = _source(path)
+    if path == "-":
+        content = _read_input()
+    else:
+        with reading(file):
+            content = file.read_bytes()
+    if packing(content):
+        content = _unpack(file, content)
     if not content or content.isspace():
         raise DataError(f"{file} is empty. A ratings file has a line per rating: user, item, rating.")
     return content
 
 
+def _read_input() -> bytes:
+    stream = sys.stdin.buffer
+    mode = 0
+    with contextlib.suppress(OSError, ValueError):  # not a real file, as in a notebook
+        mode = os.fstat(stream.fileno()).st_mode
+    if stat.S_ISCHR(mode) and not stream.isatty():
+        raise FileError("standard input is a device, which may never end. Send a file to it: - < ratings.csv.")
+    return stream.read()
+
+
+def _unpack(file: Path, content: bytes) -> bytes:
+    """Return what a packed file holds, unless it is many times larger than any text would be."""
+    most = MOST_GROWTH * len(content) + CHUNK
+    pieces: list[bytes] = []
+    with unpacking(file, packing(content)):
+        stream = unpacked(file, io.BytesIO(content))
+        while piece := stream.read(CHUNK):
+            pieces.append(piece)
+            most -= len(piece)
+            if most < 0:
+                raise FileFormatError(
+                    f"{file} unpacks to more than {MOST_GROWTH} times its size, which no file of ratings does. Unpack "
+                    "it yourself if you trust it."
+                )
+    return b"".join(pieces)
+
+
+def packing(head: bytes) -> str:
+    """Return how a file that begins like this is packed, or nothing."""
+    return next((kind for magic, kind in PACKED.items() if head.startswith(magic)), "")
+
+
+def unpacked(file: Path, handle: IO[bytes]) -> IO[bytes]:
+    """Return a stream of what an open file holds, unpacked if it is packed."""
+    kind = packing(handle.read(8))
+    handle.seek(0)
+    if kind == "zip":
+        return _only_member(file, handle)
+    if kind == "":
+        return handle
+    module = importlib.import_module({"gzip": "gzip", "bzip2": "bz2", "xz": "lzma"}[kind])
+    return module.open(handle)  # type: ignore[no-any-return]
+
+
+def _only_member(file: Path, handle: IO[bytes]) -> IO[bytes]:
+    import zipfile
+
+    archive = zipfile.ZipFile(handle)
+    names = [name for name in archive.namelist() if not name.endswith("/") and not name.startswith("__MACOSX/")]
+    if "[Content_Types].xml" in names:
+        raise FileFormatError(
+            f"{file.name} is an Excel workbook or another Office document. Save the sheet with the ratings as CSV."
+        )
+    if len(names) != 1:
+        shown = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
+        raise FileFormatError(
+            f"{file.name} must hold one file to be read as a zip archive, got {len(names)}"
+            f"{f' ({shown})' if names else ''}. Extract the file with the ratings."
+        )
+    return archive.open(names[0])
+
+
 @contextlib.contextmanager
-def unpacking(file: Path) -> Iterator[None]:
-    """Turn what goes wrong with a gzip file into an error that says so."""
+def unpacking(file: Path, kind: str) -> Iterator[None]:
+    """Turn what goes wrong with a packed file into an error that says so."""
     try:
         yield
-    except (OSError, EOFError, zlib.error) as error:
-        raise FileFormatError(f"{file} is a damaged gzip file ({error}). Fetch it again.") from None
+    except (FileError, MemoryError):
+        raise
+    except RuntimeError as error:  # a password, or a way of packing that Python does not know
+        raise FileFormatError(f"{file} cannot be unpacked: {error}. Unpack it by other means.") from None
+    except Exception as error:  # each of the four libraries has errors of its own
+        raise FileFormatError(f"{file} is a damaged {kind} file ({error}). Fetch it again.") from None
 
 
 def _read_columnar(file: Path, content: bytes) -> "pl.DataFrame":
@@ -185,6 +378,11 @@ def check_text(file: Path, content: bytes) -> None:
     """Raise an error if a file does not begin like a text."""
     if file.suffix.lower() in (".parquet", ".arrow", ".feather", ".ipc"):
         raise FileFormatError(f"{file.name} does not begin like a Parquet or Arrow file. Write it again, or rename it.")
+    for place, magic, kind, cure in FOREIGN:
+        if content[place : place + len(magic)] == magic:
+            raise FileFormatError(f"{file.name} is {kind}, no text. {cure}")
+    if re.match(rb"(?:\xef\xbb\xbf)?\s*+\[\s*+\{", content):
+        raise FileFormatError(f"{file.name} is a JSON array. Write one object a line (JSON lines): jq -c '.[]' FILE.")
     if b"\0" in content[:4096]:
         raise FileFormatError(f"{file.name} is no text: it holds NUL bytes. If it is UTF-16, pass encoding='utf-16'.")
 
@@ -259,15 +457,13 @@ def _fields(record: str, sep: str) -> list[str]:
 
 def find_layout(
     file: Path, first: str, sep: str, columns: Sequence[str | int] | None, header: bool | None
-) -> tuple[tuple[int, int, int, int], bool]:
-    """Return the columns of user, item, rating, timestamp (-1: none) and whether there is a header."""
+) -> tuple[Layout, bool]:
+    """Return where the columns are and whether there is a header."""
     fields = _fields(first, sep)
     if len(fields) < 3:
-        better = [repr(s) for s in SEPARATORS if len(_fields(first, s)) >= 3]
-        hint = f" The line looks separated by {better[0]}: pass sep={better[0]}." if better else ""
         raise DataError(
             f"a line needs at least 3 columns (user, item, rating), got {len(fields)} when {file.name} is cut at "
-            f"{sep!r}: {first[:60]!r}.{hint}"
+            f"{sep!r}: {first[:60]!r}.{_layout_hint(file, first)}"
         )
     if header is None:
         named = isinstance(columns, Sequence) and any(isinstance(column, str) for column in columns)
@@ -277,9 +473,22 @@ def find_layout(
     elif columns is not None:
         found = column_positions([str(at) for at in range(len(fields))], columns, file.name)
     else:
-        found = [0, 1, 2, 3] if len(fields) > 3 and _is_number(fields[3]) else [0, 1, 2]
+        timed = len(fields) > 3 and (_is_number(fields[3]) or DATE.fullmatch(fields[3]))
+        found = [0, 1, 2, 3] if timed else [0, 1, 2]
     user, item, rating, time = (*found, -1)[:4]
-    return (user, item, rating, time), header
+    least = len(fields)
+    while not fields[least - 1] and least > max(found) + 1:  # a separator at the end, or a last field that is empty
+        least -= 1
+    return Layout(user, item, rating, time, least, len(fields)), header
+
+
+def _layout_hint(file: Path, first: str) -> str:
+    """Return what is known of a file whose first line cannot be cut into three columns."""
+    if re.fullmatch(r"\d+:", first.strip()):
+        command = f'awk -F, \'/:$/{{m=$1+0;next}}{{print $1","m","$2","$3}}\' {file.name} > ratings.csv'
+        return f" Lines such as {first.strip()!r} are the layout of the Netflix Prize; make a CSV of it: {command}"
+    better = [repr(s) for s in SEPARATORS if len(_fields(first, s)) >= 3]
+    return f" The line looks separated by {better[0]}: pass sep={better[0]}." if better else ""
 
 
 def _is_number(text: str) -> bool:
@@ -297,54 +506,130 @@ def threads_for(size: int) -> int:
 
 
 MISTAKES = {
-    "few_columns": "a line must have a column for user, item, rating and what else was named, got {text!r}",
+    "field_count": "a line must have {wanted}, as the first one has, got {fields} in {text!r}",
     "open_quote": "a quote must be closed, got {text!r}",
     "no_user": "a user must have a name, got an empty one in {text!r}",
     "no_item": "an item must have a name, got an empty one in {text!r}",
     "rating_not_number": "rating must be a number, got {text!r}",
     "rating_not_finite": "rating must be finite, got {text!r}",
-    "bad_time": "timestamp must be a number of seconds, got {text!r}",
+    "bad_time": "timestamp must be a number of seconds or a date such as 2005-09-06, got {text!r}",
 }
+CURES = {
+    "field_count": 'Quote a field that holds the separator, or pass on_bad="skip" to leave such lines out.',
+    "open_quote": "Close or remove it: all that follows would be lost.",
+    "bad_time": 'Fix them, pass on_bad="skip" to leave them out, or read no timestamps: columns=("USER", "ITEM", '
+    '"RATING").',
+}
+Mistakes = dict[str, tuple[int, int, bytes, int]]  # count, first line, its text, its number of fields
 
 
-def check_lines(mistakes: dict[str, tuple[int, int, bytes]], name: str, above: int, last: int, on_bad: str) -> None:
+def check_lines(mistakes: Mistakes, name: str, above: int, last: int, on_bad: str, layout: Layout) -> None:
     """Raise an error for the first mistake; where they are to be skipped, only for one that takes good lines along."""
     if on_bad == "skip":  # a quote without an end takes in the rest of the file
         mistakes = {kind: at for kind, at in mistakes.items() if kind == "open_quote" and at[1] + above < last}
     if not mistakes:
         return
-    kind, (count, line, text) = min(mistakes.items(), key=lambda mistake: mistake[1][1])
-    found = MISTAKES[kind].format(text=text.decode(errors="replace"))
-    cure = 'Fix them, or pass on_bad="skip" to leave them out.'
-    if kind == "open_quote":
-        cure = "Close or remove it: all that follows would be lost."
-    raise DataError(f"{found} (line {line + above:,} of {name}; {plural(count, 'such line')}). {cure}")
+    kind, (count, line, found, fields) = min(mistakes.items(), key=lambda mistake: mistake[1][1])
+    text = found.decode(errors="replace")
+    wanted = plural(layout.least if fields < layout.least else layout.most, "field")
+    cure = CURES.get(kind, 'Fix them, or pass on_bad="skip" to leave them out.')
+    if kind == "rating_not_number" and re.fullmatch(r"-?\d+,\d+", text):
+        cure = f"Write numbers with a decimal point, not a comma: {text.replace(',', '.')}."
+    told = MISTAKES[kind].format(text=text, wanted=wanted, fields=fields)
+    raise DataError(f"{told} (line {line + above:,} of {name}; {plural(count, 'such line')}). {cure}")
+
+
+def is_json(file: Path, text: bytes) -> bool:
+    """Tell whether a text is one JSON object a line."""
+    return file.suffix.lower() in (".jsonl", ".ndjson") or re.match(rb"\s*\{\s*\"", text) is not None
+
+
+class JsonLines:
+    """One JSON object a line, turned into the text that the native reader reads.
+
+    What makes names, ratings and times of the values is the same as for any other text. Each line gives one line, so
+    that errors name the right one.
+    """
+
+    def __init__(self, file: Path, columns: Sequence[str | int] | None, on_bad: str) -> None:
+        self.file, self.columns, self.on_bad = file, columns, on_bad
+        self.n_bad = self._line = 0
+        self._keys: list[str] = []
+
+    def layout(self) -> Layout:
+        """Return where user, item, rating and maybe timestamp are in the text that was made."""
+        n = max(len(self._keys), 3)
+        return Layout(0, 1, 2, 3 if n == 4 else -1, n, n)
+
+    def convert(self, text: bytes) -> bytes:
+        """Return the lines that follow as comma-separated text."""
+        return b"\n".join([self._convert_line(line) for line in text.split(b"\n")])
+
+    def _convert_line(self, line: bytes) -> bytes:
+        self._line += 1
+        if not line.strip():
+            return b""
+        try:
+            row = json.loads(line)
+        except UnicodeDecodeError:
+            raise not_utf8(self.file) from None
+        except (ValueError, RecursionError):
+            row = None
+        if not isinstance(row, dict):
+            if self.on_bad == "error":
+                raise DataError(
+                    f"a line must be a JSON object, got {line[:60].decode(errors='replace')!r} (line {self._line:,} of "
+                    f'{self.file.name}). Fix it, or pass on_bad="skip" to leave it out.'
+                )
+            self.n_bad += 1
+            return b""
+        if not self._keys:
+            header = list(row)
+            self._keys = [header[at] for at in column_positions(header, self.columns, self.file.name)]
+        return ",".join([_cell(row.get(key)) for key in self._keys]).encode(errors="replace")
+
+
+def _cell(value: object) -> str:
+    """Return a value of JSON as a field."""
+    if value is None:
+        return ""
+    text = value if isinstance(value, str) else json.dumps(value)
+    return '"' + text.replace('"', '""') + '"' if re.search(r'[",\n\r]|^\s|\s$', text) else text
 
 
 def _table(
-    table: dict[str, Any], file: Path, scores: object, above: int, titles: Mapping[Any, str] | None, timed: bool
+    table: dict[str, Any],
+    file: Path,
+    scores: object,
+    rule: str,
+    above: int,
+    titles: Mapping[Any, str] | None,
+    timed: bool,
+    ids: str,
+    skipped: int,
 ) -> Ratings:
     """Return the columns that were read as ratings on their scale."""
     if len(table["user"]) == 0:
         raise DataError(f"{file.name} holds no rating that can be read.")
     values = table["scores"]
     scale = make_scale(values if scores is None else scores)
-    places = np.searchsorted(scale, values)
-    off = scale[np.minimum(places, len(scale) - 1)] != values
+    places, off = place_on(values, scale, rule)
     if off.any():
         at = int(np.flatnonzero(off)[np.argmin(table["score_lines"][off])])
         count = int(np.isin(table["score"], np.flatnonzero(off)).sum())
         raise DataError(
-            off_scale(values[at], count, scale, f" in line {table['score_lines'][at] + above:,} of {file.name}")
+            describe_off_scale(
+                values[at], count, scale, f" in line {table['score_lines'][at] + above:,} of {file.name}"
+            )
         )
-    users, items = as_names(table["users"], "users"), as_names(table["items"], "items")
-    return Ratings(
-        users,
-        items,
-        scale,
-        table["user"],
-        table["item"],
-        places.astype(np.int8)[table["score"]],
-        table["time"] if timed else None,
-        titles_of(items, titles),
-    )
+    users, user = _named(table["users"], table["user"], "users", ids)
+    items, item = _named(table["items"], table["item"], "items", ids)
+    times = table["time"] if timed else None
+    return Ratings(users, items, scale, user, item, places[table["score"]], times, titles_of(items, titles), skipped)
+
+
+def _named(names: Any, codes: Codes, what: str, ids: str) -> tuple[Array, Codes]:
+    """Return the names that the native reader found, and the codes for them."""
+    if ids == "auto" and isinstance(names, list):
+        names, codes = whole_names(names, codes)
+    return as_names(names, what), codes

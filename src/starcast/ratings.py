@@ -1,8 +1,9 @@
 """The one table that everything starts from: who rated what, and how."""
 
+import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -13,8 +14,28 @@ from starcast import _native
 from starcast.columns import column_positions
 from starcast.errors import DataError, choose, plural
 from starcast.frames import make_frame, read_columns
-from starcast.names import Array, Codes, code_names, plain, strings
-from starcast.scale import as_numbers, as_seconds, make_scale, nearest, score_codes
+from starcast.names import (
+    Array,
+    Codes,
+    as_column,
+    code_names,
+    column_values,
+    is_integer,
+    is_missing,
+    named_rows,
+    plain,
+    strings,
+)
+from starcast.scale import (
+    as_numbers,
+    as_seconds,
+    as_times,
+    finite_rows,
+    make_scale,
+    nearest,
+    read_times,
+    score_codes,
+)
 
 
 class Groups(NamedTuple):
@@ -45,6 +66,8 @@ class Ratings:
         Seconds since 1970, one per rating.
     titles : ndarray of str or None
         What people call each item, one per item.
+    n_skipped : int
+        Lines or rows that ``on_bad="skip"`` left out when the table was read.
 
     Examples
     --------
@@ -63,10 +86,11 @@ class Ratings:
     score: npt.NDArray[np.int8]
     timestamps: npt.NDArray[np.int64] | None = field(default=None)
     titles: Array | None = field(default=None)
+    n_skipped: int = 0
 
     def __post_init__(self) -> None:
         for array in vars(self).values():
-            if array is not None:
+            if isinstance(array, np.ndarray):
                 array.setflags(write=False)
 
     @classmethod
@@ -80,35 +104,48 @@ class Ratings:
         timestamps: object = None,
         titles: Mapping[Any, str] | None = None,
         duplicates: str = "error",
+        on_bad: str = "error",
+        ids: str = "auto",
+        off_scale: str = "error",
     ) -> "Ratings":
         """Return the ratings that three columns hold.
 
         Parameters
         ----------
         users, items : sequence of str or int
-            Names, one per rating.
+            Names, one per rating. Floats that are whole numbers are taken for integers.
         values : sequence of float
             The ratings themselves.
         scores : sequence of float, optional
-            The scale; by default the distinct values.
-        timestamps : sequence of int or datetime64, optional
-            Seconds since 1970, or dates.
+            The scale; by default the distinct values. Values that differ from a score by rounding only are on it.
+        timestamps : sequence of numbers, dates or str, optional
+            Seconds since 1970, dates of any kind (datetime, datetime64, pandas.Timestamp) or ISO text such as
+            ``2005-09-06`` or ``2005-09-06T12:30:00+02:00``; a time without zone is UTC. Numbers of at least 1e11, 1e14
+            and 1e17 are milli-, micro- and nanoseconds.
         titles : mapping from item to str, optional
+            The keys 7 and "7" are the same.
         duplicates : {"error", "first", "last", "mean"}
-            What becomes of a pair that is rated more than once. The one rating that is left stands at the place of
-            the first; a mean is moved to the nearest score, the lower one if two are as near.
+            What becomes of a pair that is rated more than once. "first" takes its first row. "last" takes the row with
+            the latest timestamp, the last one of several; without timestamps it takes the last row. "mean" is moved to
+            the nearest score, the lower one if two are as near. The rating that is left stands at the place of the
+            first.
+        on_bad : {"error", "skip"}
+            What becomes of rows whose user or item is missing, whose rating is no finite number or whose timestamp is
+            no time. `n_skipped` of the table counts those left out.
+        ids : {"auto", "text"}
+            Whether integers stay integers or become text.
+        off_scale : {"error", "nearest"}
+            What becomes of ratings between the scores of a scale. "nearest" moves them to the nearest score, the lower
+            one if two are as near. Ratings beyond the ends by more than half a step are an error.
         """
-        user_names, user = code_names(users, "users")
-        item_names, item = code_names(items, "items")
-        numbers = as_numbers(values, "values")
-        if not len(user) == len(item) == len(numbers):
-            raise DataError(
-                f"users, items and values must have one length, got {len(user):,}, {len(item):,} and {len(numbers):,}."
-            )
-        scale = make_scale(np.unique(numbers) if scores is None else scores)
-        score = score_codes(numbers, scale)
-        times = None if timestamps is None else as_seconds(timestamps, len(user))
-        table = cls(user_names, item_names, scale, user, item, score, times, titles_of(item_names, titles))
+        choose("off_scale", off_scale, ["error", "nearest"])
+        columns = [as_column(users, "users"), as_column(items, "items"), as_values(values)]
+        columns += [] if timestamps is None else [as_times(timestamps)]
+        read = columns_of(columns, on_bad, ids)
+        scale = make_scale(np.unique(read.values) if scores is None else scores)
+        score = score_codes(read.values, scale, off_scale)
+        titled = titles_of(read.items, titles)
+        table = cls(read.users, read.items, scale, read.user, read.item, score, read.time, titled, read.skipped)
         return table.without_duplicates(duplicates)
 
     @classmethod
@@ -116,11 +153,13 @@ class Ratings:
         """Return the ratings of a data frame: pandas, Polars, PyArrow, DuckDB or whatever else Narwhals takes.
 
         `columns` names the columns of users, items, ratings and, if there is one, timestamps. Without it, usual
-        names are recognised (user, user_id, userId, …). `options` are those of :meth:`from_arrays`.
+        names are recognised (user, user_id, userId, …). `options` are those of :meth:`from_arrays`, among them
+        ``on_bad="skip"`` for frames with missing values.
         """
         table = read_columns(frame)
         positions = column_positions(table.columns, columns, "the frame")
-        user, item, value, *time = (table[:, at].to_numpy() for at in positions)
+        user, item, value = (table[:, at].to_numpy() for at in positions[:3])
+        time = [as_times(table[:, at].to_native()) for at in positions[3:]]
         if time:
             options.setdefault("timestamps", time[0])
         return cls.from_arrays(user, item, value, **options)
@@ -250,13 +289,11 @@ class Ratings:
             return self
         if rule == "error":
             raise DataError(self._describe_duplicates(again, first))
-        score, times = settle(rule, self.score, self.scores, again, first), self.timestamps
-        if rule == "last" and times is not None:
-            times = times.copy()
-            times[first] = times[again]
+        score, times = settle(rule, self.score, self.scores, again, first, self.timestamps)
         keep = np.ones(len(self), bool)
         keep[again] = False
-        return Ratings(self.users, self.items, self.scores, self.user, self.item, score, times, self.titles).take(keep)
+        table = dataclasses.replace(self, score=score, timestamps=times).take(keep)
+        return dataclasses.replace(table, n_skipped=self.n_skipped)
 
     def _describe_duplicates(self, again: Array, first: Array) -> str:
         a, b = again[:3], first[:3]
@@ -265,19 +302,32 @@ class Ratings:
 
 
 def settle(
-    rule: str, score: npt.NDArray[np.int8], scores: npt.NDArray[np.float64], again: Array, first: Array
-) -> npt.NDArray[np.int8]:
-    """Return the scores once those of the rows `again` have been told, by the rule, to the first row of their pair."""
+    rule: str,
+    score: npt.NDArray[np.int8],
+    scores: npt.NDArray[np.float64],
+    again: Array,
+    first: Array,
+    times: npt.NDArray[np.int64] | None = None,
+) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int64] | None]:
+    """Return scores and times with the first row of each pair changed as the rule says; `again` are its other rows."""
     score = score.copy()
     if rule == "last":
-        score[first] = score[again]  # `again` ascends within a pair, so the last one wins
+        pairs = np.unique(first)
+        rows, pair = np.concatenate([pairs, again]), np.concatenate([pairs, first])
+        when = np.zeros(len(rows), np.int64) if times is None else times[rows]
+        order = np.lexsort((rows, when, pair))
+        latest = rows[order[np.searchsorted(pair[order], pairs, side="right") - 1]]
+        score[pairs] = score[latest]
+        if times is not None:
+            times = times.copy()
+            times[pairs] = times[latest]
     elif rule == "mean":
         pairs = np.unique(first)
         total, count = np.zeros(len(score)), np.ones(len(score))
         np.add.at(total, first, scores[score[again]])
         np.add.at(count, first, 1)
         score[pairs] = nearest((scores[score[pairs]] + total[pairs]) / count[pairs], scores)
-    return score
+    return score, times
 
 
 def describe_duplicates(count: int, first: Sequence[tuple[Any, Any, float, float]]) -> str:
@@ -308,8 +358,99 @@ def check_ratings(ratings: object) -> None:
 
 
 def titles_of(items: Array, titles: Mapping[Any, str] | None) -> Array | None:
-    """Return one title per item, empty where the mapping has none."""
-    return None if titles is None else strings(titles.get(item, "") for item in items.tolist())
+    """Return one title per item, empty where the mapping has none; the keys 7 and "7" are the same."""
+    if titles is None:
+        return None
+    if not hasattr(titles, "items"):
+        raise DataError(
+            f"titles must be a mapping from item to title, such as {{7: 'Heat'}}, got {type(titles).__name__}."
+        )
+    known = {_integer_key(key): title for key, title in titles.items() if not is_missing(title)}
+    found = (known.get(_integer_key(item), "") for item in items.tolist())
+    return strings(found)
+
+
+def _integer_key(key: Any) -> Any:
+    """Return a key as an integer if it is one, as a number or as text."""
+    key = plain(key)
+    whole = is_integer(key) if isinstance(key, str) else isinstance(key, float) and key.is_integer()
+    return int(key) if whole else key
+
+
+def as_values(values: object) -> Any:
+    """Return a column of ratings that can be indexed by rows."""
+    if hasattr(values, "to_numpy"):
+        return column_values(values)
+    return list(values) if isinstance(values, Iterable) and not isinstance(values, (str, np.ndarray)) else values
+
+
+class Columns(NamedTuple):
+    """Names, codes and numbers of the rows that could be read, and how many could not."""
+
+    users: Array
+    items: Array
+    user: Codes
+    item: Codes
+    values: npt.NDArray[np.float64]
+    time: npt.NDArray[np.int64] | None
+    skipped: int
+
+
+def columns_of(columns: Sequence[Any], on_bad: str, ids: str) -> Columns:
+    """Return columns of users, items, values and maybe times as codes and numbers."""
+    choose("on_bad", on_bad, ["error", "skip"])
+    choose("ids", ids, ["auto", "text"])
+    skipped = 0
+    if on_bad == "skip":
+        columns, skipped = _without_bad_rows(columns)
+    try:
+        users, user = code_names(columns[0], "users", ids)
+        items, item = code_names(columns[1], "items", ids)
+        values = as_numbers(columns[2], "values")
+        if not len(user) == len(item) == len(values):
+            raise DataError(
+                f"users, items and values must have one length, got {len(user):,}, {len(item):,} and {len(values):,}."
+            )
+        time = as_seconds(columns[3], len(user)) if len(columns) > 3 else None
+    except DataError as error:
+        bad = _count_bad_rows(columns)
+        if not bad:
+            raise
+        cure = f'Drop such rows, or pass on_bad="skip" to leave out {plural(bad, "row")}.'
+        raise DataError(f"{error} {cure}") from None
+    return Columns(users, items, user, item, values, time, skipped)
+
+
+def _good_rows(columns: Sequence[Any]) -> npt.NDArray[np.bool_]:
+    """Tell which rows of user, item, value and maybe time could be ratings."""
+    user, item, value, *time = columns
+    masks = [named_rows(user), named_rows(item), finite_rows(value), *(read_times(times)[1] for times in time)]
+    if len({len(mask) for mask in masks}) > 1 or any(mask.ndim > 1 for mask in masks):
+        lengths = ", ".join(f"{len(mask):,}" for mask in masks)
+        raise DataError(f"users, items, values and timestamps must have one length, got {lengths}.")
+    return np.asarray(np.logical_and.reduce(masks), bool)
+
+
+def _count_bad_rows(columns: Sequence[Any]) -> int:
+    """Return how many rows could be left out to mend the table; 0 if that would not mend it."""
+    try:
+        good = _good_rows(columns)
+    except (DataError, TypeError):  # columns of another shape
+        return 0
+    return int((~good).sum()) if good.any() else 0
+
+
+def _without_bad_rows(columns: Sequence[Any]) -> tuple[list[Any], int]:
+    try:
+        good = _good_rows(columns)
+    except TypeError:  # columns of another shape, which is said where they are read
+        return list(columns), 0
+    if not good.any():
+        raise DataError(f'on_bad="skip" leaves no rating: all of {plural(len(good), "row")} are bad.')
+    rows = (
+        column if isinstance(column, np.ndarray) else np.fromiter(column, object, len(column)) for column in columns
+    )
+    return [column[good] for column in rows], int((~good).sum())
 
 
 def _names_along(names: object, n: int, what: str) -> Array:

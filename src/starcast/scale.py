@@ -1,12 +1,16 @@
 """Ratings and times as numbers: the scale that ratings stand on, and each rating's place on it."""
 
+import datetime
+import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from starcast import _native
 from starcast.errors import DataError, plural
-from starcast.names import column_values
+from starcast.names import column_values, plain
 
 Floats = npt.NDArray[np.float64]
 MOST_SCORES = 127
@@ -15,14 +19,16 @@ MOST_SCORES = 127
 def make_scale(scores: object) -> Floats:
     """Return an ascending scale of 2 to 127 distinct finite scores.
 
-    >>> make_scale([5, 1, 3]).tolist()
-    [1.0, 3.0, 5.0]
+    Scores that differ by no more than the rounding of single precision are one, the one with the fewest digits.
+
+    >>> make_scale([5, 1, 3]).tolist(), make_scale([0.1 + 0.2, 0.3, 0.5]).tolist()
+    ([1.0, 3.0, 5.0], [0.3, 0.5])
     """
-    scale = np.unique(as_numbers(scores, "scores"))
+    scale = _without_noise(np.unique(as_numbers(scores, "scores")))
     if len(scale) > MOST_SCORES:
         raise DataError(
-            f"a scale has at most {MOST_SCORES} scores, got {len(scale):,} from {scale[0]:g} to {scale[-1]:g}. "
-            "Round the ratings to a coarser scale first."
+            f"a scale has at most {MOST_SCORES} scores, got {len(scale):,} from {scale[0]:g} to {scale[-1]:g}. Pass a "
+            f'coarser scale and round to it: scores={_coarser(scale)}, off_scale="nearest".'
         )
     if len(scale) < 2:
         raise DataError(
@@ -33,13 +39,56 @@ def make_scale(scores: object) -> Floats:
     return scale
 
 
-def score_codes(values: Floats, scale: Floats) -> npt.NDArray[np.int8]:
-    """Return the place of each rating on the scale."""
-    code = np.searchsorted(scale, values)
-    off = scale[np.minimum(code, len(scale) - 1)] != values
+def _without_noise(scale: Floats) -> Floats:
+    """Return ascending scores, those that only rounding makes different as one."""
+    if len(scale) > 10 * MOST_SCORES:  # a continuous scale, not a noisy one
+        return scale
+    with np.errstate(over="ignore"):
+        near = np.diff(scale) <= _noise(scale)
+    if not near.any():
+        return scale
+    groups = np.split(scale, np.flatnonzero(~near) + 1)
+    return np.array([min(group.tolist(), key=lambda score: len(repr(score))) for group in groups])
+
+
+def _noise(scale: Floats) -> float:
+    """Return the difference that the rounding of single precision makes."""
+    return 1e-7 * max(abs(float(scale[0])), abs(float(scale[-1])))
+
+
+def _coarser(scale: Floats) -> str:
+    """Return a scale for the same ratings, as Python writes it."""
+    low, high = math.floor(scale[0]), math.ceil(scale[-1])
+    return f"range({low}, {high + 1})" if 4 <= high - low <= 20 else f"numpy.linspace({low}, {high}, 21)"
+
+
+def score_codes(values: Floats, scale: Floats, rule: str = "error") -> npt.NDArray[np.int8]:
+    """Return the place of each rating on the scale; `rule` is `off_scale` of :meth:`starcast.Ratings.from_arrays`."""
+    code, off = place_on(values, scale, rule)
     if off.any():
         raise DataError(off_scale(values[off][0], int(off.sum()), scale))
-    return code.astype(np.int8)
+    return code
+
+
+def place_on(values: Floats, scale: Floats, rule: str) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.bool_]]:
+    """Return the place of each rating on the scale, and which ratings have none."""
+    code = np.minimum(np.searchsorted(scale, values), len(scale) - 1)
+    off = scale[code] != values
+    if off.any():
+        with np.errstate(over="ignore"):
+            code[off], off[off] = _place_between(values[off], scale, code[off], rule)
+    return code.astype(np.int8), off
+
+
+def _place_between(
+    values: Floats, scale: Floats, upper: npt.NDArray[np.intp], rule: str
+) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:
+    lower = np.maximum(upper - 1, 0)
+    code = np.where(values - scale[lower] <= scale[upper] - values, lower, upper)
+    good = np.abs(values - scale[code]) <= _noise(scale)
+    if rule == "nearest":  # what lies beyond the ends by more than half a step is no rating on this scale
+        good |= (values >= 1.5 * scale[0] - 0.5 * scale[1]) & (values <= 1.5 * scale[-1] - 0.5 * scale[-2])
+    return code, ~good
 
 
 def off_scale(value: float, count: int, scale: Floats, where: str = "") -> str:
@@ -50,7 +99,7 @@ def off_scale(value: float, count: int, scale: Floats, where: str = "") -> str:
 
 
 def _digits(value: float) -> str:
-    """Return all digits of a number, so that 0.1 + 0.2 does not read as the 0.3 that it is not."""
+    """Return all digits of a number."""
     return str(float(value)).removesuffix(".0")
 
 
@@ -98,12 +147,90 @@ def _is_number(value: object) -> bool:
     return True
 
 
+def finite_rows(values: object) -> npt.NDArray[np.bool_]:
+    """Tell which values of a column are finite numbers."""
+    column = column_values(values) if hasattr(values, "to_numpy") else values
+    if isinstance(column, np.ndarray) and column.dtype.kind in "cmM":
+        return np.zeros(column.shape, bool)
+    if isinstance(column, np.ma.MaskedArray):
+        return ~np.ma.getmaskarray(column) & finite_rows(column.data)
+    try:
+        return np.isfinite(np.asarray(column, np.float64))
+    except (TypeError, ValueError, OverflowError):
+        return np.array([_is_number(value) and math.isfinite(float(value)) for value in column], bool)  # type: ignore[attr-defined]
+
+
 def as_seconds(timestamps: object, n: int) -> npt.NDArray[np.int64]:
     """Return `n` times, numbers or dates, as whole seconds since 1970."""
-    times = column_values(timestamps) if hasattr(timestamps, "to_numpy") else np.asarray(timestamps)
-    good = times.shape == (n,) and times.dtype.kind in "iufM" and bool(np.isfinite(times).all())  # NaT is not finite
-    if good and times.dtype.kind == "M":
-        return times.astype("datetime64[s]").astype(np.int64)
-    if not good or (np.abs(times.astype(np.float64)) >= 2.0**63).any():
-        raise DataError(f"timestamps must be {n:,} finite numbers or dates, got {times.dtype} of shape {times.shape}.")
-    return np.array(np.floor(times), np.int64)
+    times = as_times(timestamps)
+    if times.shape != (n,):
+        raise DataError(f"timestamps must be {n:,} numbers or dates, got {times.dtype} of shape {times.shape}.")
+    seconds, good = read_times(times)
+    if not good.all():
+        at = int(np.flatnonzero(~good)[0])
+        raise DataError(
+            f"timestamps must be numbers of seconds or dates, got {plain(times[at])!r:.60} at position {at:,} "
+            f"({int((~good).sum()):,} such of {n:,}). Write dates as 2005-09-06 or 2005-09-06T12:30:00Z."
+        )
+    return seconds
+
+
+def as_times(timestamps: object) -> npt.NDArray[Any]:
+    """Return a column of times as an array; dates with a time zone are moved to UTC."""
+    if getattr(getattr(timestamps, "dtype", None), "tz", None) is not None:  # pandas would give objects
+        return np.asarray(timestamps.to_numpy("datetime64[us]"))  # type: ignore[attr-defined]
+    if hasattr(timestamps, "to_numpy"):
+        return column_values(timestamps)
+    try:
+        times = timestamps if isinstance(timestamps, np.ndarray) else np.asarray(timestamps, None)
+    except ValueError:  # lists of different lengths
+        times = np.array([timestamps], object)
+    if times.dtype.kind in "US" and not isinstance(timestamps, np.ndarray):  # numbers among texts became text
+        times = np.array(timestamps, object)
+    return times
+
+
+def read_times(times: npt.NDArray[Any]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    """Return times as whole seconds since 1970, and which could be read.
+
+    Numbers from 1e11 on are milliseconds, from 1e14 on microseconds, from 1e17 on nanoseconds: 1e11 seconds are the
+    year 5138, 1e11 milliseconds the year 1973. The native reader of text has the same rule.
+
+    >>> read_times(np.array([1125964800, 1125964800000]))[0].tolist()
+    [1125964800, 1125964800]
+    """
+    kind = times.dtype.kind
+    if times.ndim != 1 or kind not in "MiufOUT":
+        return np.zeros(times.shape, np.int64), np.zeros(times.shape, bool)
+    if kind == "M":
+        good = ~np.isnat(times)
+        return np.where(good, times, np.datetime64(0, "s")).astype("datetime64[s]").astype(np.int64), good
+    if kind in "iuf":
+        good = np.isfinite(times) & (np.abs(times.astype(np.float64)) < 9e18)
+        whole = np.floor(times) if kind == "f" else times
+        number = np.where(good, whole, np.zeros(1, times.dtype)).astype(np.int64)
+        unit = np.ones(len(number), np.int64)
+        for limit in (10**11, 10**14, 10**17):
+            unit[(number >= limit) | (number < -limit)] *= 1000
+        return number // unit, good
+    column = times.astype(object)
+    seconds, read = _native.parse_times(column.tolist())
+    good = read.astype(bool)
+    for at in np.flatnonzero(~good).tolist():  # what is no text
+        number = _seconds(column[at])
+        if number is not None:
+            seconds[at], good[at] = number, True
+    return seconds, good
+
+
+def _seconds(value: object) -> int | None:
+    """Return a time that is an object as whole seconds since 1970, or None."""
+    if isinstance(value, datetime.datetime) and value == value:  # pandas' NaT is one, too
+        moment = value if value.tzinfo else value.replace(tzinfo=datetime.UTC)
+        return math.floor(moment.timestamp())
+    if isinstance(value, datetime.date) and value == value:
+        return (value.toordinal() - datetime.date(1970, 1, 1).toordinal()) * 86400
+    if isinstance(value, (int, float, np.number, np.datetime64)) and not isinstance(value, (bool, complex)):
+        seconds, good = read_times(np.array([value]))
+        return int(seconds[0]) if good[0] else None
+    return None

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from starcast.distributed.shards import Shards, cut_evenly
 from starcast.distributed.spill import Bucket, Spilled
 from starcast.distributed.tasks import run_tasks, workers_of
 from starcast.errors import DataError, ParameterError, choose
+from starcast.io import read_titles
 from starcast.names import Array
 from starcast.ratings import describe_duplicates, titles_of
 from starcast.scale import MOST_SCORES, make_scale
@@ -33,10 +35,12 @@ def cut_ratings(
     columns: Sequence[str | int] | None = None,
     header: bool | None = None,
     scores: Sequence[float] | None = None,
+    off_scale: str = "error",
     duplicates: str = "error",
     on_bad: str = "error",
+    ids: str = "auto",
     encoding: str = "utf-8",
-    titles: Mapping[Any, str] | None = None,
+    titles: Mapping[Any, str] | str | os.PathLike[str] | None = None,
     engine: Any = None,
     workers: int | None = None,
     on_progress: OnProgress | None = None,
@@ -53,13 +57,13 @@ def cut_ratings(
         that a pattern such as ``"ratings-*.parquet"`` fits. The blocks of a Ray Dataset are parts, too.
     folder : path
         A new folder; on many machines, one that all of them see. It takes 5 bytes a rating, and while it is being made
-        about 27 more.
+        about 27 more, 43 with timestamps and ``duplicates="last"``.
     memory : str or int
         The bytes that ratings may take, such as ``"500MB"``: of this process, or of all workers together. Beside them
         there are the names of users and items (about 40 bytes each where they are numbers, 200 where they are text)
         and the libraries (65 MB, in a process of Ray's 150; to read Parquet, Polars takes 30 more, on many cores 60).
-    sep, columns, header, scores, duplicates, on_bad, encoding, titles
-        As in :func:`starcast.read_ratings`.
+    sep, columns, header, scores, off_scale, duplicates, on_bad, ids, encoding, titles
+        As in :func:`starcast.read_ratings`. ``duplicates="last"`` goes by time if every part has timestamps.
     engine : "ray", optional
         Who reads: the workers of a Ray cluster, or this process.
     workers : int, optional
@@ -81,16 +85,17 @@ def cut_ratings(
     choose("duplicates", duplicates, ["error", "first", "last", "mean"])
     n_workers = workers_of(engine, workers)
     share = max(parse_memory(memory) // (n_workers or 1), 1 << 22)
-    how = Reading(
-        sep, columns, header, None if scores is None else make_scale(scores).tolist(), on_bad, encoding, share
-    )
+    scale = None if scores is None else make_scale(scores).tolist()
+    how = Reading(sep, columns, header, scale, on_bad, encoding, share, ids, off_scale)
+    if isinstance(titles, (str, os.PathLike)):
+        titles = read_titles(titles)
     parts = _parts_of(source, n_workers)
     with shardfiles.making(folder) as place:
         room = place.path / "spill"
         room.mkdir()
         table = _fill(place, room, parts, how, duplicates, n_workers, on_progress or _silent)
         place.finish(table | {"titles": titles_of(table["items"], titles)})
-    return Shards.open(folder)
+    return replace(Shards.open(folder), n_skipped=table["skipped"])
 
 
 def _silent(doing: str, done: int) -> None:
@@ -107,11 +112,11 @@ def _fill(
     tell: OnProgress,
 ) -> dict[str, Any]:
     """Add the ratings of all parts to a folder, by user, and return what else makes the table."""
-    blocks, naming = _read(parts, how, room, workers, tell)
+    blocks, naming = _read(parts, how, room, workers, duplicates == "last", tell)
     scale = make_scale(np.array(sorted(naming.values)) if how.scores is None else how.scores)
-    users, items = naming.users.names(), naming.items.names()
+    users, items = naming.finish(blocks, how.ids)
     bounds = _bucket_bounds(naming.user_counts, how.memory)
-    sorting = ((block, scale, bounds) for block in blocks)
+    sorting = ((block, scale, bounds, how.off_scale) for block in blocks)
     for done, _ in enumerate(run_tasks(spill.sort_block, sorting, workers, PURPOSE), 1):
         tell("sorting", done)
     gathering = ((k, blocks, bounds, len(items), scale, duplicates) for k in range(len(bounds) - 1))
@@ -129,6 +134,7 @@ def _fill(
         "counts": sum(bucket.counts for bucket in buckets),
         "user_counts": np.concatenate([bucket.user_counts() for bucket in buckets]),
         "item_counts": sum(bucket.item_counts() for bucket in buckets),
+        "skipped": naming.skipped,
         "digest": spill.digest(blocks, buckets, chain(as_json(users), as_json(items), [scale.tobytes()])),
     }
     spill.remove(room)
@@ -142,8 +148,20 @@ class _Names:
         self.users, self.items = Naming("users"), Naming("items")
         self.values: set[float] = set()
         self.user_counts = np.zeros(0, np.int64)
+        self.skipped = 0
 
-    def add(self, block: Spilled) -> None:
+    def finish(self, blocks: Sequence[Spilled], ids: str) -> tuple[Array, Array]:
+        """Return the names of users and items; those that turn out to be whole numbers get their last codes."""
+        users, user = self.users.finish(ids)
+        items, item = self.items.finish(ids)
+        for side, codes in (("to_user", user), ("to_item", item)):
+            for block in blocks if codes is not None else ():
+                block.save(side, np.asarray(codes)[np.array(block.load(side))])
+        if user is not None:
+            self.user_counts = np.bincount(user, self.user_counts, len(users)).astype(np.int64)
+        return users, items
+
+    def add(self, block: Spilled, fixed_scale: bool) -> None:
         """Give codes to the names of the block that follows, and leave them where its ratings lie."""
         user = self.users.codes(block.names("users"), block.mixes)
         block.save("to_user", user)
@@ -152,19 +170,22 @@ class _Names:
         grown[: len(self.user_counts)] = self.user_counts
         grown[user] += block.load("count")
         self.user_counts = grown
+        if fixed_scale:
+            return
         self.values |= set(block.load("values").tolist())
         if len(self.values) > MOST_SCORES:
             make_scale(np.array(sorted(self.values)))  # which says what is wrong with that
 
 
 def _read(
-    parts: Iterable[Any], how: Reading, room: Path, workers: int | None, tell: OnProgress
+    parts: Iterable[Any], how: Reading, room: Path, workers: int | None, with_times: bool, tell: OnProgress
 ) -> tuple[list[Spilled], _Names]:
     naming, blocks = _Names(), list[Spilled]()
-    tasks = ((part, number, how, room) for number, part in enumerate(parts))
-    for done, found in enumerate(run_tasks(spill.spill_part, tasks, workers, PURPOSE), 1):
+    tasks = ((part, number, how, room, with_times) for number, part in enumerate(parts))
+    for done, (found, skipped) in enumerate(run_tasks(spill.spill_part, tasks, workers, PURPOSE), 1):
+        naming.skipped += skipped
         for block in found:
-            naming.add(block)
+            naming.add(block, how.scores is not None)
             blocks.append(block)
         tell("reading", done)
     if not blocks:

@@ -7,7 +7,7 @@ import numpy as np
 
 from starcast import _native
 from starcast.errors import DataError
-from starcast.names import Array, Codes, plain, strings
+from starcast.names import Array, Codes, plain, strings, whole_names
 
 LONGEST = 1 << 16  # names that are written as text at once
 
@@ -49,6 +49,14 @@ class Naming:
         places = self._texts
         wanted = names.tolist() if names.dtype == object else map(str, names.tolist())
         return np.fromiter((places.setdefault(name, len(places)) for name in wanted), np.int32, len(names))
+
+    def finish(self, ids: str) -> tuple[Array, Codes | None]:
+        """Return the names, and new codes for the old where texts such as "7.0" turn out to be whole numbers."""
+        names = self.names()
+        if ids == "text" or self._texts is None or self._fixed is not None:
+            return names, None
+        whole, codes = whole_names(list(self._texts), np.arange(len(names), dtype=np.int32))
+        return (names, None) if whole.dtype == object else (whole, codes)
 
     def names(self) -> Array:
         """Return the names in the order of their codes."""

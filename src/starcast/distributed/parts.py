@@ -14,8 +14,9 @@ from starcast.columns import column_positions
 from starcast.distributed.texts import read_text
 from starcast.errors import DataError, FileError, FileFormatError, ParameterError, choose
 from starcast.io import check_separator, reading
-from starcast.names import Array, Codes, code_names, strings
-from starcast.scale import as_numbers, as_seconds, make_scale, off_scale
+from starcast.names import Array, Codes, strings
+from starcast.ratings import columns_of
+from starcast.scale import make_scale, off_scale, place_on
 
 if TYPE_CHECKING:
     import polars as pl
@@ -35,7 +36,9 @@ class Block(NamedTuple):
     user: Codes
     item: Codes
     score: npt.NDArray[np.integer[Any]]
+    time: npt.NDArray[np.int64] | None
     mixes: bool
+    skipped: int = 0
 
 
 @dataclass(frozen=True)
@@ -49,9 +52,13 @@ class Reading:
     on_bad: str = "error"
     encoding: str = "utf-8"
     memory: int = 1 << 30
+    ids: str = "auto"
+    off_scale: str = "error"
 
     def __post_init__(self) -> None:
         choose("on_bad", self.on_bad, ["error", "skip"])
+        choose("ids", self.ids, ["auto", "text"])
+        choose("off_scale", self.off_scale, ["error", "nearest"])
         check_separator(self.sep)
 
 
@@ -108,18 +115,18 @@ def read_blocks(part: Any, how: Reading) -> Iterator[Block]:
 def _read_text(file: Path, how: Reading) -> Iterator[Block]:
     scale = None if how.scores is None else make_scale(how.scores)
     seen: dict[float, tuple[int, int]] = {}  # every rating that is off the scale: its first line, and how often
-    for table, above in read_text(
-        file, how.sep, how.columns, how.header, how.on_bad, how.encoding, how.memory // TEXT_SHARE
+    for table, above, skipped in read_text(
+        file, how.sep, how.columns, how.header, how.on_bad, how.encoding, how.ids, how.memory // TEXT_SHARE
     ):
         values = table["scores"]
         if scale is not None:
             counts = np.bincount(table["score"], minlength=len(values))
-            for value, line, count in zip(values.tolist(), table["score_lines"].tolist(), counts.tolist(), strict=True):
-                if value not in scale:
-                    first, before = seen.get(value, (line + above, 0))
-                    seen[value] = first, before + count
+            for at in np.flatnonzero(place_on(values, scale, how.off_scale)[1]).tolist():
+                first, before = seen.get(float(values[at]), (int(table["score_lines"][at]) + above, 0))
+                seen[float(values[at])] = first, before + int(counts[at])
         users, items = (_names(table[side]) for side in ("users", "items"))
-        yield Block(users, items, values, table["user"], table["item"], table["score"], True)
+        time = table["time"] if len(table["time"]) else None
+        yield Block(users, items, values, table["user"], table["item"], table["score"], time, True, skipped)
     if seen and scale is not None:
         value = min(seen, key=lambda value: seen[value][0])
         where = f" in line {seen[value][0]:,} of {file.name}"
@@ -164,19 +171,16 @@ def _read_frame(frame: "pl.LazyFrame", name: str, how: Reading) -> Iterator[Bloc
         some = frame.select(chosen).slice(begin, step).collect()
         where = f" ({name}, rows {begin:,} to {begin + len(some):,})"
         try:
-            yield _coded(some, scale)
+            yield _coded(some, scale, how)
         except DataError as error:
             raise DataError(f"{str(error).removesuffix('.')}{where}.") from None
 
 
-def _coded(frame: "pl.DataFrame", scale: npt.NDArray[np.float64] | None) -> Block:
-    user, item, value, *time = (column.to_numpy() for column in frame)
-    users, user = code_names(user, "users")
-    items, item = code_names(item, "items")
-    values, score = np.unique(as_numbers(value, "values"), return_inverse=True)
-    if time:
-        as_seconds(time[0], len(user))
-    if scale is not None and not np.isin(values, scale).all():
-        off = ~np.isin(values, scale)
+def _coded(frame: "pl.DataFrame", scale: npt.NDArray[np.float64] | None, how: Reading) -> Block:
+    table = columns_of([column.to_numpy() for column in frame], how.on_bad, how.ids)
+    values, score = np.unique(table.values, return_inverse=True)
+    off = np.zeros(len(values), bool) if scale is None else place_on(values, scale, how.off_scale)[1]
+    if scale is not None and off.any():
         raise DataError(off_scale(values[off][0], int(off[score].sum()), scale))
-    return Block(users, items, values, user, item, score, False)
+    named = (table.users, table.items, values, table.user, table.item, score, table.time)
+    return Block(*named, mixes=False, skipped=table.skipped)

@@ -96,6 +96,9 @@ class Shards:
         The fingerprint of the table; that of :meth:`starcast.Ratings.digest`.
     bounds : ndarray of int64, shape (shards + 1,)
         Shard k has the users from ``bounds[k]`` to ``bounds[k + 1]``.
+    n_skipped : int
+        Lines or rows that ``on_bad="skip"`` left out, as :func:`starcast.cut_ratings` counted them; 0 for a folder that
+        was opened.
 
     Examples
     --------
@@ -118,6 +121,7 @@ class Shards:
     bounds: Counts
     whole: Shard | None  # all ratings, where they are in memory
     folder: Path | None = None
+    n_skipped: int = 0
 
     @classmethod
     def from_ratings(cls, ratings: Ratings, n: int = 1) -> "Shards":

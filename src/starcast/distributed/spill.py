@@ -19,6 +19,7 @@ from starcast.distributed.shardfiles import save_names
 from starcast.modelfile import decode_texts
 from starcast.names import Array
 from starcast.ratings import settle
+from starcast.scale import place_on
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class Spilled:
     folder: Path
     n_ratings: int
     mixes: bool
+    timed: bool
 
     def save(self, name: str, array: Array) -> None:
         """Write a column."""
@@ -45,16 +47,21 @@ class Spilled:
         return decode_texts(self.folder, name, content, ends)
 
 
-def spill_part(part: Any, number: int, how: Reading, room: Path) -> list[Spilled]:
-    """Read a part and leave its blocks on the disk."""
+def spill_part(part: Any, number: int, how: Reading, room: Path, with_times: bool) -> tuple[list[Spilled], int]:
+    """Read a part, leave its blocks on the disk, and return them with the number of lines that were skipped."""
     blocks: list[Spilled] = []
+    skipped = 0
     for block in read_blocks(part, how):
+        skipped += block.skipped
         if len(block.user) == 0:
             continue
         folder = room / f"{number:06}-{len(blocks):06}"
         shutil.rmtree(folder, ignore_errors=True)  # of a worker that died
         folder.mkdir()
-        spilled = Spilled(folder, len(block.user), block.mixes)
+        timed = with_times and block.time is not None
+        spilled = Spilled(folder, len(block.user), block.mixes, timed)
+        if timed:
+            spilled.save("time", block.time)
         save_names(folder, "users", block.users)
         save_names(folder, "items", block.items)
         spilled.save("count", np.bincount(block.user, minlength=len(block.users)))
@@ -63,10 +70,10 @@ def spill_part(part: Any, number: int, how: Reading, room: Path) -> list[Spilled
         spilled.save("item", block.item)
         spilled.save("score", block.score.astype(np.int8 if len(block.values) <= 127 else np.int16))
         blocks.append(spilled)
-    return blocks
+    return blocks, skipped
 
 
-def sort_block(block: Spilled, scale: npt.NDArray[np.float64], bounds: npt.NDArray[np.int64]) -> None:
+def sort_block(block: Spilled, scale: npt.NDArray[np.float64], bounds: npt.NDArray[np.int64], rule: str) -> None:
     """Give the ratings of a block their codes in the whole table, and sort them by bucket, in the table's order."""
     user = np.asarray(block.load("to_user"))[block.load("user")]
     bucket = (np.searchsorted(bounds, user, side="right") - 1).astype(np.int32)
@@ -76,8 +83,10 @@ def sort_block(block: Spilled, scale: npt.NDArray[np.float64], bounds: npt.NDArr
     block.save("row", rows.astype(np.int32))
     block.save("sorted_user", user[rows])
     block.save("sorted_item", np.asarray(block.load("to_item"))[block.load("item")][rows])
-    to_score = np.searchsorted(scale, block.load("values")).astype(np.int8)
+    to_score, _ = place_on(block.load("values"), scale, rule)
     block.save("sorted_score", to_score[block.load("score")][rows])
+    if block.timed:
+        block.save("sorted_time", block.load("time")[rows])
 
 
 @dataclass(frozen=True)
@@ -130,9 +139,10 @@ def gather_bucket(
     ranges = [slice(*block.load("start")[number : number + 2].tolist()) for block in blocks]
     columns = {
         name: np.concatenate([block.load(f"sorted_{name}")[part] for block, part in zip(blocks, ranges, strict=True)])
-        for name in ("user", "item", "score")
+        for name in ("user", "item", "score", *(["time"] if all(block.timed for block in blocks) else []))
     }
     user, item, score = columns["user"] - np.int32(begin), columns["item"], columns["score"]
+    times = columns.get("time")
     del columns
     again, first = _native.find_duplicates(user, item, n_users, n_items)
     few = [
@@ -147,7 +157,7 @@ def gather_bucket(
         np.save(folder / f"{name}.npy", array, allow_pickle=False)
 
     if len(again):
-        before, score = score, settle(duplicates, score, scale, again, first)
+        before, (score, _) = score, settle(duplicates, score, scale, again, first, times)
         rows = _table_rows(blocks, ranges)
         changed = np.flatnonzero(score != before)
         save("gone", np.sort(rows[again]))

@@ -1,28 +1,30 @@
 """Ratings from a text of any length: the native reader, one stretch of whole records after the other."""
 
 import codecs
-import gzip
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from starcast import _native
 from starcast.errors import FileFormatError
 from starcast.io import (
-    GZIP,
     LONGEST_HEADER,
+    JsonLines,
+    Mistakes,
     check_lines,
     check_text,
     find_layout,
     first_record,
+    is_json,
     not_utf8,
+    packing,
     reading,
     threads_for,
+    unpacked,
     unpacking,
     wrong_encoding,
 )
 
-Mistakes = dict[str, tuple[int, int, bytes]]
 SHORTEST = 2 * LONGEST_HEADER  # bytes that are read at once, at least
 LONGEST_RECORD = 64 << 20  # bytes; a quote that is open longer than that takes in the rest of the file
 
@@ -34,9 +36,10 @@ def read_text(
     header: bool | None,
     on_bad: str,
     encoding: str,
+    ids: str,
     size: int,
-) -> Iterator[tuple[dict[str, Any], int]]:
-    """Yield what the native reader finds in stretches of about `size` bytes, and the lines above each.
+) -> Iterator[tuple[dict[str, Any], int, int]]:
+    """Yield what the native reader finds in stretches of about `size` bytes, the lines above each and those skipped.
 
     Where the text has mistakes, the error comes at its end, as it tells how many there are.
     """
@@ -45,14 +48,19 @@ def read_text(
     if not text.strip():
         return
     start = text.startswith(b"\xef\xbb\xbf") * 3  # a byte order mark is not part of the first name
-    first, sep, end = first_record(file, text, start, sep)
-    positions, has_header = find_layout(file, first, sep, columns, header)
-    begin = end if has_header else start
+    objects = JsonLines(file, columns, on_bad) if is_json(file, text[start:]) else None
+    if objects:
+        text, begin = objects.convert(text[start:]), 0
+        layout, sep = objects.layout(), ","
+    else:
+        first, sep, end = first_record(file, text, start, sep)
+        layout, has_header = find_layout(file, first, sep, columns, header)
+        begin = end if has_header else start
     above = text.count(b"\n", 0, begin)
     mistakes: Mistakes = {}
     while True:
         try:
-            table = _native.read_text(text, begin, sep, *positions, threads_for(len(text)))
+            table = _native.read_text(text, begin, sep, *layout, ids == "text", threads_for(len(text)))
         except UnicodeDecodeError:
             raise not_utf8(file) from None
         found: Mistakes = table["mistakes"]
@@ -61,21 +69,27 @@ def read_text(
             rest = _from_line(text, begin, found["open_quote"][1])
             if len(rest) < LONGEST_RECORD:
                 del found["open_quote"]
-        for kind, (count, line, what) in found.items():
-            before, first_line, first_text = mistakes.get(kind, (0, line + above, what))
-            mistakes[kind] = before + count, first_line, first_text
+        for kind, (count, line, what, fields) in found.items():
+            before, *first_seen = mistakes.get(kind, (0, line + above, what, fields))
+            mistakes[kind] = (before + count, *first_seen)  # type: ignore[assignment]
         if "open_quote" in found:
-            check_lines(mistakes, file.name, 0, above + text.rstrip().count(b"\n", begin) + 1, on_bad)
+            check_lines(mistakes, file.name, 0, above + text.rstrip().count(b"\n", begin) + 1, on_bad, layout)
         if on_bad == "skip" or not mistakes:
-            yield table, above
+            skipped = sum(mistake[0] for mistake in found.values())
+            if objects:
+                skipped, objects.n_bad = skipped + objects.n_bad, 0
+            yield table, above, skipped
         del table
         if last:
             break
         above += text.count(b"\n", begin) - rest.count(b"\n")
         begin = 0
         following, last = next(stretches)
+        if objects:
+            following = objects.convert(following)
+            layout = objects.layout()  # known from the first object on
         text = rest + following
-    check_lines(mistakes, file.name, 0, 0, on_bad)
+    check_lines(mistakes, file.name, 0, 0, on_bad, layout)
 
 
 def _from_line(text: bytes, begin: int, line: int) -> bytes:
@@ -114,11 +128,12 @@ def _pieces(file: Path, encoding: str, size: int) -> Iterator[bytes]:
     with reading(file):
         handle = file.open("rb")
     with handle:
-        packed = handle.read(2) == GZIP
+        kind = packing(handle.read(8))
         handle.seek(0)
-        stream: IO[bytes] = gzip.GzipFile(fileobj=handle) if packed else handle  # type: ignore[assignment]
+        with unpacking(file, kind) if kind else reading(file):
+            stream = unpacked(file, handle)
         while True:
-            with unpacking(file) if packed else reading(file):
+            with unpacking(file, kind) if kind else reading(file):
                 piece = stream.read(size)
             if decoder is not None:
                 try:

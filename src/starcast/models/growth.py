@@ -145,7 +145,8 @@ def _solve(model: "Model", of: str, side: Side, start: Codes | None) -> dict[str
 
 def _extended(lookup: Lookup, names: Array, what: str) -> tuple[Array, Codes]:
     """Return the names that were there and then the new ones, and the codes of `names` among them."""
-    codes = lookup.codes(names, what)
+    names = lookup.alike(names, what)
+    codes = lookup.find(names, what)
     new = codes < 0
     codes[new] = np.arange(len(lookup.names), len(lookup.names) + new.sum())
     return np.concatenate([lookup.names, names[new]]), codes
