@@ -7,6 +7,7 @@ import pytest
 from PIL import Image
 
 from browser.cinema import answers, ask, own_ratings, plain, rate, rate_five, slide, visit
+from browser.test_page_for_all import find_faults
 
 TOKEN = "open-sesame-open-sesame"
 
@@ -127,9 +128,14 @@ def test_no_title_breaks_within_a_word(new_page, half_star_cinema, width):
 
     page.route("**/api/fold-in", retitle)
     visit(page, half_star_cinema)
-    rate(page, 0, 4.5)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    for place, score in enumerate([4.5, 3]):
+        rate(page, place, score)
+    slide(page, 0.45)
     assert broken_words(page) == []
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+    least, dial = page.locator("#threshold-words").bounding_box(), page.locator("#dial").bounding_box()
+    assert least["x"] + least["width"] <= dial["x"] + dial["width"]
 
 
 def switch_to(page, address):
@@ -256,9 +262,35 @@ def test_forced_colours_show_the_track_of_the_slider(new_page, cinema, scheme):
     slide(page, 0.5)
     picture = Image.open(io.BytesIO(page.locator("#threshold").screenshot())).convert("RGB")
     wide, tall = picture.size
-    empty = picture.getpixel((wide // 4, 4))
-    below, above = (picture.getpixel((at, tall // 2)) for at in (wide // 4, 3 * wide // 4))
-    assert len({empty, below, above}) == 3
+    below, above = ([picture.getpixel((x, y)) for y in range(tall)] for x in (wide // 4, 3 * wide // 4))
+    assert below[tall // 2 - 4 : tall // 2 + 4] != [below[4]] * 8  # the edges of a hollow track
+    assert above[tall // 2] != above[4]
+    assert below != above
+
+
+def test_forced_colours_show_what_is_chosen(new_page, cinema):
+    page = new_page(forced_colors="active")
+    visit(page, cinema)
+    chosen, other = (
+        page.locator("#who span").nth(at).evaluate("e => getComputedStyle(e).backgroundColor") for at in (0, 1)
+    )
+    assert chosen != other
+
+
+def test_axe_finds_no_serious_fault_in_the_notices(new_page, cinema, half_star_cinema, guarded_cinema):
+    page = new_page(excused=["401"], reduced_motion="reduce", bypass_csp=True)
+    page.goto(guarded_cinema)
+    page.get_by_label("Token").fill("not-the-right-token")
+    page.get_by_role("button", name="Use it").click()
+    page.get_by_text("does not accept this token").wait_for()
+    assert find_faults(page) == []
+    page = new_page(reduced_motion="reduce", bypass_csp=True, color_scheme="dark")
+    visit(page, cinema)
+    rate(page, 0, 5)
+    switch_to(page, half_star_cinema)
+    page.locator(".to-rate").nth(1).locator("label:has(input[value='2'])").click()
+    page.get_by_role("alert").get_by_text("A new model is served").wait_for()
+    assert find_faults(page) == []
 
 
 def test_the_alert_of_a_new_model_goes_with_the_next_answer(page, half_star_cinema):
