@@ -39,7 +39,7 @@ from starcast.console import (
     write_table,
 )
 from starcast.datasets import DATASETS, load_dataset
-from starcast.doctor import examination_table, examine
+from starcast.doctor import examination_table, examine, examine_file
 from starcast.errors import StarcastError, choose
 from starcast.evaluate import THRESHOLDS, evaluate
 from starcast.files import check_target
@@ -312,10 +312,13 @@ def demo(
         show({"best": found.best, "report": str(out_file), "results": found.results.rows}, None, as_json)
 
 
-@app.command(epilog="Example: [bold]starcast doctor --json[/bold]")
-def doctor(as_json: Json = False) -> None:
-    """Tell what is installed, what is missing and how to get it."""
-    checks = examine()
+@app.command(epilog="Example: [bold]starcast doctor model.starcast[/bold]")
+def doctor(
+    file: Annotated[Path | None, typer.Argument(help="A model file to check, every byte of it.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Tell what is installed, what is missing and how to get it, or whether a model file is undamaged."""
+    checks = examine() if file is None else examine_file(file)
     show([vars(check) for check in checks], examination_table(checks), as_json)
 
 

@@ -2,8 +2,10 @@
 
 import importlib.metadata
 import importlib.util
+import os
 import platform
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from rich.table import Table
@@ -11,6 +13,8 @@ from rich.table import Table
 from starcast import _native
 from starcast.datasets import data_folder
 from starcast.kernels import instruction_set, resolve_threads
+from starcast.modelfile import has_digest
+from starcast.models import load
 
 EXTRAS = {
     "matplotlib": ("plot", "figures and report pages"),
@@ -42,6 +46,21 @@ def examine() -> list[Check]:
         Check("cores", str(resolve_threads(None)), True),
         _check_data(),
         *(_check_extra(library, *about) for library, about in EXTRAS.items()),
+    ]
+
+
+def examine_file(path: str | os.PathLike[str]) -> list[Check]:
+    """Return what a model file holds, once all of it was read and compared with its digest.
+
+    A damaged file is a FileFormatError.
+    """
+    model = load(path, verify=True)
+    found = "matches the content" if has_digest(path) else "none: written by Starcast 0.1"
+    held = f"{len(model.seen_items_):,} ratings of {len(model.users_):,} users and {len(model.items_):,} items"
+    return [
+        Check("file", f"{os.fspath(path)}, {Path(path).stat().st_size / 1e6:,.1f} MB", True),
+        Check("model", f"{type(model).__name__} of {held}, {len(model.scores_)} scores", True),
+        Check("digest", found, True, "" if has_digest(path) else "Load the model and save it again to add one."),
     ]
 
 

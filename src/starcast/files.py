@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,21 +17,34 @@ LOCK_BYTE = 2**40  # where Windows locks, behind all that a file holds
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Give a temporary file beside the target and put it in the target's place once it is complete and on the disk.
 
+    A file that is replaced keeps its permissions, and a symbolic link stays: the file that it leads to is replaced.
     Whatever goes wrong, Ctrl-C included, the temporary file is removed and the target is as it was.
     """
-    target = Path(path)
-    temporary = _make_beside(target)
+    target, temporary = _make_beside(Path(path))
     try:
         yield temporary
         with temporary.open("rb+") as file:
             os.fsync(file.fileno())
-        temporary.chmod(0o666 & ~umask())  # mkstemp makes private files; these are as public as any other
+        _copy_permissions(target, temporary)
         temporary.replace(target)
     except OSError as error:
         reason = error.strerror or str(error)
-        raise FileError(f"{target} could not be written: {reason}. What was there before is untouched.") from None
+        raise FileError(f"{path} could not be written: {reason}. What was there before is untouched.") from None
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _copy_permissions(target: Path, temporary: Path) -> None:
+    """Give the temporary file the mode of the target or, where that is new, the one that any new file has."""
+    try:
+        old = target.stat()
+    except FileNotFoundError:
+        temporary.chmod(0o666 & ~umask())  # mkstemp makes private files
+        return
+    if hasattr(os, "chown"):
+        with contextlib.suppress(OSError):  # only root may give files away
+            os.chown(temporary, old.st_uid, old.st_gid)
+    temporary.chmod(stat.S_IMODE(old.st_mode))
 
 
 def sync_folder(folder: Path) -> None:
@@ -82,31 +96,32 @@ def check_target(path: str | os.PathLike[str], source: str | os.PathLike[str] | 
     `source` is what the work begins with, and must not be overwritten by what it ends with.
     """
     target = Path(path)
-    _make_beside(target).unlink()
+    _make_beside(target)[1].unlink()
     if source is not None and target.exists() and Path(source).exists() and target.samefile(source):
         raise FileError(f"{target} is what is read. Give another name to write to.")
 
 
-def _make_beside(target: Path) -> Path:
-    """Return an empty temporary file in the folder of the target."""
+def _make_beside(path: Path) -> tuple[Path, Path]:
+    """Return the file that is to be written, symbolic links followed, and an empty temporary file in its folder."""
     try:
+        target = Path(os.path.realpath(path))
         if target.is_dir():
             raise IsADirectoryError
         if target.exists() and not target.is_file():  # /dev/null, a pipe: a rename would put a file in its place
-            raise FileError(f"{target} is no plain file. Give the name of a file to write.")
+            raise FileError(f"{path} is no plain file. Give the name of a file to write.")
         handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
         os.close(handle)
     except FileError:
         raise
     except IsADirectoryError:
-        raise FileError(f"{target} is a folder. Give the name of a file to write.") from None
+        raise FileError(f"{path} is a folder. Give the name of a file to write.") from None
     except ValueError as error:  # a name with a NUL byte
-        raise FileError(f"{str(target)!r} is no name of a file: {error}.") from None
+        raise FileError(f"{str(path)!r} is no name of a file: {error}.") from None
     except OSError as error:
         raise FileError(
-            f"{target} cannot be written: {error.strerror}. Choose a folder that can be written to."
+            f"{path} cannot be written: {error.strerror}. Choose a folder that can be written to."
         ) from None
-    return Path(name)
+    return target, Path(name)
 
 
 def umask() -> int:

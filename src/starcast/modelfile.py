@@ -3,15 +3,15 @@
 ``docs/format.md`` specifies it. This module knows arrays, names and plain values, not models.
 """
 
+import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import safetensors
-import safetensors.numpy
 
 from starcast import _native
 from starcast.errors import FileError, FileFormatError
@@ -21,39 +21,96 @@ from starcast.names import Array, plain, strings
 FORMAT_VERSION = 1
 FORMAT = "starcast"
 DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1", "U8": "u1"}
+CODES = {np.dtype(dtype): code for code, dtype in DTYPES.items()}
+ALIGNMENT = 8  # bytes: where the arrays begin
+HASH = "sha256"
+NO_DIGEST = f"{HASH}:{'0' * 64}"  # what stands in the file while its digest is computed
+SMALL = 64 << 20  # bytes that are hashed within a tenth of a second
 VERSIONS = [str(number + 1) for number in range(FORMAT_VERSION)]  # as they are written in a file
 
 
 def write(path: str | os.PathLike[str], meta: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
-    """Write plain values and arrays; an array of str is stored as UTF-8 bytes and their ends."""
+    """Write plain values and arrays; an array of str is stored as UTF-8 bytes and their ends.
+
+    The same values give the same bytes.
+    """
+    tensors = _tensors(arrays)
+    description = json.dumps({"version": _native.version, **meta}, default=plain, sort_keys=True)
+    header: dict[str, Any] = {
+        "__metadata__": {
+            "digest": NO_DIGEST,
+            "format": FORMAT,
+            "format_version": str(FORMAT_VERSION),
+            "starcast": description,
+        }
+    }
+    begin = 0
+    for name, array in tensors.items():
+        header[name] = {
+            "dtype": CODES[array.dtype],
+            "shape": list(array.shape),
+            "data_offsets": [begin, begin + array.nbytes],
+        }
+        begin += array.nbytes
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % ALIGNMENT)
+    with replacing(path) as temporary:
+        _write_parts(temporary, text, tensors.values())
+
+
+def _tensors(arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """Return the arrays as they are stored, the ones with the widest numbers first: then each is aligned."""
     tensors: dict[str, Array] = {}
     for name, array in arrays.items():
         if array.dtype == object:
             tensors[f"{name}.bytes"], tensors[f"{name}.ends"] = encode_texts(array)
         else:
-            tensors[name] = np.ascontiguousarray(array)
-    header = {
-        "format": FORMAT,
-        "format_version": str(FORMAT_VERSION),
-        "starcast": json.dumps({"version": _native.version, **meta}, default=plain),
-    }
-    with replacing(path) as temporary:
-        try:
-            safetensors.numpy.save_file(tensors, temporary, header)
-        except safetensors.SafetensorError as error:  # how its writer reports a full disk
-            raise OSError(str(error)) from None
+            tensors[name] = np.asarray(array, array.dtype.newbyteorder("<"), order="C")
+    return dict(sorted(tensors.items(), key=lambda entry: (-entry[1].itemsize, entry[0])))
 
 
-def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Return the plain values and the arrays, the latter as read-only views of the mapped file."""
+def _write_parts(file: Path, header: bytes, tensors: Iterable[Array]) -> None:
+    """Write the file with the digest of all that it holds."""
+    head = len(header).to_bytes(8, "little") + header
+    digest = hashlib.sha256()
+    with file.open("wb") as handle:
+        for part in (np.frombuffer(head, np.uint8), *(array.reshape(-1).view(np.uint8) for array in tensors)):
+            digest.update(part)
+            handle.write(part)
+        handle.seek(head.index(NO_DIGEST.encode()))
+        handle.write(f"{HASH}:{digest.hexdigest()}".encode())
+
+
+def read(path: str | os.PathLike[str], verify: bool | None = None) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Return the plain values and the arrays, the latter as read-only views of the mapped file.
+
+    The digest is compared with the content if `verify` says so, and by default if the file is small.
+    """
     file = Path(path)
     header, begin = _read_header(file)
-    meta = _read_meta(file, header.pop("__metadata__", None) or {})
+    metadata = header.pop("__metadata__", None) or {}
+    meta = _read_meta(file, metadata)
     data = np.memmap(file, np.uint8, mode="r", offset=0) if file.stat().st_size else np.empty(0, np.uint8)
+    if "digest" in metadata and (len(data) <= SMALL if verify is None else verify):
+        _check_digest(file, metadata["digest"], data, begin)
     arrays = {name: _view(file, name, data[begin:], entry) for name, entry in header.items()}
     for name in [name.removesuffix(".ends") for name in arrays if name.endswith(".ends")]:
         arrays[name] = decode_texts(file, name, arrays.pop(f"{name}.bytes", None), arrays.pop(f"{name}.ends"))
     return meta, arrays
+
+
+def _check_digest(file: Path, digest: str, data: Array, begin: int) -> None:
+    """Raise an error unless the digest is that of the file with zeros in the place of the digest."""
+    head = data[:begin].tobytes()
+    found = hashlib.sha256(head.replace(f'"{digest}"'.encode(), f'"{NO_DIGEST}"'.encode(), 1))
+    found.update(data[begin:])
+    require(digest == f"{HASH}:{found.hexdigest()}", file, "its content does not match its digest")
+
+
+def has_digest(path: str | os.PathLike[str]) -> bool:
+    """Tell whether a model file holds a digest; those that Starcast 0.1 wrote do not."""
+    header, _ = _read_header(Path(path))
+    return "digest" in (header.get("__metadata__") or {})
 
 
 def _read_header(file: Path) -> tuple[dict[str, Any], int]:

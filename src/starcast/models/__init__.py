@@ -69,9 +69,19 @@ def make_model(name: str, params: dict[str, Any] | None = None) -> Model:
     return cls().set_params(**params or {})
 
 
-def load(path: str | os.PathLike[str]) -> Model:
-    """Return the fitted model of a file that ``model.save`` wrote; its arrays stay in the file until they are used."""
-    meta, arrays = modelfile.read(path)
+def load(path: str | os.PathLike[str], verify: bool | None = None) -> Model:
+    """Return the fitted model of a file that ``model.save`` wrote; its arrays stay in the file until they are used.
+
+    So the file must not be overwritten in place while a model of it is in use: ``save`` replaces a file by a new one,
+    and the old one lives on for those who have it open. A program that copies over it changes the model, or ends it.
+
+    Parameters
+    ----------
+    verify : bool or None
+        Whether to compare the content with the digest that is stored in the file. None does so up to 64 megabytes,
+        where it takes a fraction of a second. Files that Starcast 0.1 wrote have no digest.
+    """
+    meta, arrays = modelfile.read(path, verify)
     model = _unfitted(path, meta)
     learnt = meta.get("learnt", {})
     modelfile.require(isinstance(learnt, dict), path, "its learnt values are no table")

@@ -49,7 +49,7 @@ def prepare(source: Source, folder: Path) -> Path:
     else:
         _copy(source.file, copy)
         try:
-            model = load(copy)
+            model = load(copy, verify=True)
         except FileFormatError as error:
             raise FileFormatError(str(error).replace(str(copy), str(source.file))) from None
     if source.read_test is not None:
@@ -60,7 +60,7 @@ def prepare(source: Source, folder: Path) -> Path:
 
 def open_edition(folder: Path, limits: Limits, n_jobs: int = 1) -> Served:
     """Return what workers serve of an edition; the model's arrays stay in the file, which all of them map."""
-    model = load(folder / MODEL)
+    model = load(folder / MODEL, verify=False)  # checked by `prepare`
     parameters = model.get_params()
     if "n_jobs" in parameters:
         model.set_params(n_jobs=n_jobs)  # the workers share the cores already
