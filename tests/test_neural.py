@@ -12,7 +12,7 @@ from test_contract import planted
 import starcast as sc
 from starcast import metrics
 from starcast.errors import DivergenceError, MissingExtraError, ParameterError, UnknownNameError
-from starcast.models import make_model
+from starcast.models import make_model, memory
 from starcast.models.neural import backend, gcmc, mlp, mwgp, ngcf, sparse, training
 
 if "STARCAST_CI" in os.environ:  # where a test that is skipped would hide a failure
@@ -526,10 +526,10 @@ def test_other_errors_of_the_library_stay_what_they_are(monkeypatch):
 
 def test_the_memory_that_is_free_is_known_here_and_unknown_where_nobody_tells(monkeypatch):
     assert 1e6 < backend.free_memory(CPU) < 1e15
-    monkeypatch.setattr(backend.Path, "read_text", lambda self: "")
-    monkeypatch.setattr(backend.os, "sysconf", lambda name: 1 << 20)
+    monkeypatch.setattr(memory.Path, "read_text", lambda self: "")
+    monkeypatch.setattr(memory.os, "sysconf", lambda name: 1 << 20)
     assert backend.free_memory(CPU) == 1 << 40
-    monkeypatch.delattr(backend.os, "sysconf")
+    monkeypatch.delattr(memory.os, "sysconf")
     assert backend.free_memory(CPU) is None
 
 

@@ -159,7 +159,7 @@ def test_many_ratings_have_fewer_rounds_a_draw(n_ratings, thin):
 
     model = sc.OrdinalMF()
     model.seen_items_ = np.broadcast_to(np.int32(0), n_ratings)
-    assert len(model._climb_and_draw(Idle())) == 64
+    assert len(list(model._climb_and_draw(Idle()))) == 64
     assert model.n_iter_ == 6 + 60 + 64 * thin
 
 
@@ -299,7 +299,7 @@ def test_a_strange_item_gets_what_its_user_is_like(parts, model):
     prior = sc.Distribution(np.tile(model.prior_, (len(strange), 1)), model.scores_)
     assert sc.metrics.nll(strange.values, answer) < sc.metrics.nll(strange.values, prior) - 0.03
     right = (answer.mode() == strange.values).mean()
-    assert answer.reliability().mean() == pytest.approx(right, abs=0.05)
+    assert answer.reliability().mean() == pytest.approx(right, abs=0.07)  # 37 draws of one row for all strange items
 
 
 def test_a_strange_user_gets_what_the_item_is_like(parts, model):
@@ -449,6 +449,7 @@ def test_a_file_with_more_scores_than_the_kernels_take_is_refused(model, tmp_pat
     for key in DRAWN:
         axes = {k: list(range(1, 2)) for k in DRAWN[:2]} | {k: [2] for k in DRAWN[2:4]} | {k: [1, 2] for k in DRAWN[4:]}
         more[key] = np.pad(arrays[key], [(0, missing if at in axes[key] else 0) for at in range(3)])
+    del metadata["digest"]  # of the file as it was
     safetensors.numpy.save_file(arrays | more, tmp_path / "m", metadata)
     with pytest.raises(FileFormatError, match=r"is damaged: what was learnt does not fit the parameters"):
         sc.load(tmp_path / "m")

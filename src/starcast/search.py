@@ -314,7 +314,7 @@ def _check_same(journal: Journal, study: Study) -> None:
 
 def _check_seed(random_state: object, storage: object) -> None:
     if random_state is not None:
-        check_whole("random_state", random_state, 0)
+        check_whole("random_state", random_state, 0, None)
     elif storage is not None:
         raise ParameterError(
             "random_state must be a whole number where there is a storage, so that a search that is started again has "

@@ -1,11 +1,14 @@
 """Comparisons, calibration on new ratings, and cold rows of a chain."""
 
+import copy
+
 import numpy as np
 import pytest
 
 import starcast as sc
 from starcast.bootstrap import Resampled, paired_difference, resample, resample_statistics
 from starcast.evaluate import answer_for, compare
+from starcast.models.ordinal import NOBODY
 from starcast.objectives import measure
 
 MEASURES = ["nll", "brier", "rps", "rmse", "ece", "aurc", "aurc_mae", "1-MAE@0.3", "coverage@0.3", "accuracy@0", "mAP@0", "cumulative 1-MAE"]  # fmt: skip
@@ -27,10 +30,10 @@ def resampled_by_hand(test, answer, users, items, name):
     row, user, item = [], [], []
     for k, code in enumerate(users):
         for rating in np.flatnonzero(test.user == code):
-            for copy in np.flatnonzero(items == test.item[rating]):
+            for double in np.flatnonzero(items == test.item[rating]):
                 row.append(rating)
                 user.append(k)
-                item.append(test.item[rating] * 1000 + copy)
+                item.append(test.item[rating] * 1000 + double)
     order = np.argsort(item, kind="stable")  # codes in the order of the old ones, which breaks ties in lists
     row, user, item = (np.array(column)[order] for column in (row, user, item))
     table = sc.Ratings.from_arrays(user, item, test.values[row], scores=test.scores)
@@ -120,3 +123,49 @@ def test_any_statistic_of_weights_can_be_resampled(parts):
     found = resample_statistics(parts.test, {"size": lambda users: users @ n_ratings}, unit="user", n_resamples=5)
     assert found["size"].value == len(parts.test)
     assert len(found["size"].values) == 5
+
+
+# Cold rows of a chain.
+
+
+def correlation_of_noise(users, items):
+    """The correlation over draws of what users' and items' factors deviate from their means, all columns pooled."""
+    users, items = (rows - rows.mean(axis=-1, keepdims=True) for rows in (users, items))
+    return float((users * items).sum() / np.sqrt((users**2).sum() * (items**2).sum()))
+
+
+@pytest.fixture(scope="module")
+def chain():
+    ratings, _ = sc.make_ratings(n_users=60, n_items=40, density=0.5, random_state=2)
+    model = sc.OrdinalMF(n_factors=4, n_spread_factors=2, n_company=2, burn_in=5, n_draws=256, thin=1, random_state=0)
+    return model.fit(ratings)
+
+
+def test_users_and_items_without_ratings_have_independent_noise(chain):
+    users, items = (chain._solve_rows(of, NOBODY)[f"{of[:-1]}_draws_"][0] for of in ("users", "items"))
+    assert abs(correlation_of_noise(users, items)) < 4 / np.sqrt(users.size)
+
+
+def test_new_users_and_new_items_of_a_partial_fit_have_independent_noise(chain):
+    # Each new user and item has one rating, and none of a pair of new ones: what they share can only be noise.
+    new = [(1000 + k, int(chain.items_[k]), 3) for k in range(4)] + [
+        (int(chain.users_[k]), 2000 + k, 3) for k in range(4)
+    ]
+    grown = copy.deepcopy(chain).partial_fit(sc.Ratings.from_arrays(*zip(*new, strict=True), scores=chain.scores_))
+    factors = slice(
+        chain.n_factors + chain.n_spread_factors
+    )  # biases of both sides make up for each other in the chain
+    users, items = grown.user_draws_[-4:, factors], grown.item_draws_[-4:, factors]
+    assert abs(np.mean([[correlation_of_noise(user, item) for item in items] for user in users])) < 0.08
+
+
+def test_a_stranger_with_one_rating_is_as_sure_of_an_unknown_item_as_the_draws_allow(chain):
+    # The mean logit of a pair of cold rows is the product of their means, if their noise is independent.
+    given = sc.Ratings.from_arrays(["new"], [int(chain.items_[0])], [5], scores=chain.scores_)
+    folded = chain.fold_in(given)
+    user = folded.user_draws_[0]
+    item = chain._solve_rows("items", NOBODY)["item_draws_"][0]
+    n_factors = chain.n_factors + chain.n_spread_factors
+    products = (user[:n_factors] * item[:n_factors]).sum(axis=0)
+    expected = (user[:n_factors].mean(axis=1) * item[:n_factors].mean(axis=1)).sum()
+    assert products.mean() == pytest.approx(expected, abs=4 * products.std() / np.sqrt(len(products)))

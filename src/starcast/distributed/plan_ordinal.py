@@ -59,7 +59,7 @@ class OrdinalPlan(Plan):
         super().__init__(model, shards, seed)
         model.base_ = np.log(model.prior_).astype(np.float32)
         self.moves = OrdinalMoves(model._ties())
-        self._n_climbs, self._thin, self._n_rounds = model._schedule()
+        self._n_climbs, self._thin, self._n_rounds = model._schedule(len(model.seen_items_))
         self._width = min(model.n_company + EXTRA, self.n_users, self.n_items) if model.n_company else 0
         self._longest = {"users": int(shards.user_counts.max()), "items": int(shards.item_counts.max())}
         self._sums: dict[str, Numbers] = {}

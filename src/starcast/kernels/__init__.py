@@ -5,6 +5,7 @@
 
 import importlib
 import importlib.util
+import math
 import os
 from typing import NamedTuple
 
@@ -21,6 +22,7 @@ __all__ = [
     "Side",
     "aligned",
     "cut_sides",
+    "empty_aligned",
     "fast",
     "has_gpu",
     "instruction_set",
@@ -81,11 +83,17 @@ def aligned(array: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     in twice the time."""
     if array.ctypes.data % LINE == 0 and array.flags.c_contiguous:
         return array
-    room = np.empty(array.size + LINE // 4, np.float32)
-    first = -room.ctypes.data % LINE // 4
-    copy = room[first : first + array.size].reshape(array.shape)
+    copy = empty_aligned(array.shape)
     copy[...] = array
     return copy
+
+
+def empty_aligned(shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
+    """Return an array, not filled in, that begins with a cache line."""
+    size = math.prod(shape)
+    room = np.empty(size + LINE // 4, np.float32)
+    first = -room.ctypes.data % LINE // 4
+    return room[first : first + size].reshape(shape)
 
 
 def wants_gpu(device: str) -> bool:

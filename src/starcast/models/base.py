@@ -10,10 +10,10 @@ import numpy.typing as npt
 from starcast import modelfile
 from starcast.columns import pair_positions
 from starcast.distribution import Distribution, check_fraction, kind_of, normalize
-from starcast.errors import DataError, DivergenceError, NotFittedError, choose, plural
+from starcast.errors import DataError, DivergenceError, NotFittedError, ParameterError, choose, plural
 from starcast.frames import make_aligned_frame, read_columns
 from starcast.kernels import Side, resolve_threads
-from starcast.models import explanation, growth, ranking
+from starcast.models import explanation, growth, memory, ranking
 from starcast.models.parameters import Parametrized, check_engine
 from starcast.names import Array, Codes, Lookup
 from starcast.ratings import Ratings, check_ratings
@@ -54,6 +54,7 @@ class Model(Parametrized):
     EXTRA: ClassVar[str | None] = None  # what learning needs beyond the core
     LEARNT: ClassVar[dict[str, str]] = {}
     MOST_TOUCHED: ClassVar[float] = 1.0  # share of the ratings beyond which `partial_fit` learns afresh
+    PEAK: ClassVar[int] = 3  # bytes of memory in a fit for each byte that is learnt
     SETTLES: ClassVar[bool] = True  # whether rows that are solved for come to rest, or stop after so many steps
     BASE: ClassVar[dict[str, str]] = {
         "users_": "users", "items_": "items", "scores_": "scores", "prior_": "scores", "seen_start_": "users+1",
@@ -94,15 +95,34 @@ class Model(Parametrized):
             return self
         check_ratings(ratings)
         self._check_params()
+        self._check_memory(ratings)
         self._forget()
         self._remember(ratings)
         self._index()
         try:
             self._fit(ratings)
+        except MemoryError:
+            self._forget()
+            told = memory.needs(self, ratings)
+            raise ParameterError(f"{told} or more, and memory ran out. {memory.advice(self, ratings)}") from None
         except BaseException:  # Ctrl-C too: half a fit is none
             self._forget()
             raise
         return self
+
+    def estimate(self, ratings: Ratings) -> memory.Estimate:
+        """Return about how many bytes the model file and the memory of a fit will take, without fitting.
+
+        Returned is a named tuple of `file` and `memory`. A fit that needs more memory than there is raises an error
+        before it begins.
+
+        >>> from starcast import OrdinalMF, make_ratings
+        >>> print(OrdinalMF().estimate(make_ratings(1000, 500, random_state=0)[0]))
+        a file of about 10 MB, about 14 MB of memory for the fit
+        """
+        check_ratings(ratings)
+        self._check_params()
+        return memory.estimate(self, ratings)
 
     def fold_in(self, ratings: Ratings) -> Self:
         """Return a model of the users of `ratings`, known in training or not; this one stays as it is.
@@ -260,6 +280,17 @@ class Model(Parametrized):
 
     def _fit(self, ratings: Ratings) -> None:
         raise NotImplementedError
+
+    def _sizes(self, ratings: Ratings) -> dict[str, int]:
+        """Return the lengths of the axes in ``LEARNT`` that the parameters decide, and `width`, the bytes a number."""
+        return {}
+
+    def _memory(self, ratings: Ratings) -> int | float:
+        """Return about how many bytes of memory a fit takes at its peak."""
+        return self.PEAK * memory.learnt_bytes(self, ratings) + memory.shared_bytes(ratings)
+
+    def _check_memory(self, ratings: Ratings) -> None:
+        memory.check_memory(self, ratings)
 
     def _proba(self, user: Codes, item: Codes) -> Floats:
         """Return the probabilities of known pairs, shape (pairs, scores)."""

@@ -136,6 +136,7 @@ def fresh_rows(
     ties: Ties,
     n_threads: int,
     *,
+    seed: int,
     is_point: bool,
 ) -> Rows:
     """Return rows of their own, shape (rows, columns, draws), for ratings of others whose draws are given.
@@ -143,6 +144,8 @@ def fresh_rows(
     For each draw of the others a row climbs to its summit and, unless a point is wanted, makes one move from there:
     a draw that is accepted or refused, since few ratings may leave a posterior that is far from normal. Noise and luck
     are the same for all rows, so that a row does not depend on those beside it and two differ only by their ratings.
+    Users and items need different seeds: with the same noise, the dot product of a new user and a new item would
+    have a positive mean.
     """
     needed, place = np.unique(side.other, return_inverse=True)
     some = Side(side.start, place.astype(np.int32), side.score)
@@ -150,7 +153,7 @@ def fresh_rows(
     drawn = np.empty((len(features), ties.n_columns, others.shape[2]), np.float32)
     noise = luck = None
     if not is_point:
-        rng = np.random.default_rng(0)
+        rng = np.random.default_rng(seed)
         noise = rng.standard_normal(weights.shape[::2], np.float32)
         luck = np.log(1 - rng.random(len(weights))).astype(np.float32)
     fast.place_rows(

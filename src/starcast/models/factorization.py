@@ -17,6 +17,8 @@ from starcast.names import Codes
 from starcast.ratings import Ratings
 
 OnRound = Callable[[int, float], bool]  # rounds before this one, its objective → whether to stop
+LARGEST = 2**63 - 1  # of a parameter that counts something
+MOST_ITERS = 2**31 - 1  # of the kernels
 PATIENCE = 3  # rounds without a better held-out log-loss before early stopping gives up
 HELD_OUT = 0.1  # the share of the ratings that early stopping looks at
 
@@ -52,7 +54,7 @@ class Factorization(Model):
 
     def _check_params(self) -> None:
         self._check_factors()
-        check_whole("n_iters", self.n_iters, 1)
+        check_whole("n_iters", self.n_iters, 1, MOST_ITERS)
         check_positive("regularization", self.regularization, zero=True)
         choose("generator", self.generator, ["numpy", "java"])
         choose("on_divergence", self.on_divergence, ["raise", "keep"])
@@ -61,7 +63,7 @@ class Factorization(Model):
                 f'random_state must be a whole number with generator="java", got {self.random_state!r}.'
             )
         if self.random_state is not None:
-            check_whole("random_state", self.random_state, 0)
+            check_whole("random_state", self.random_state, 0, None)
         if self.early_stopping and self._is_strict():
             raise ParameterError(
                 "early_stopping needs single precision: the published updates have no held-out ratings."
@@ -102,7 +104,7 @@ class Factorization(Model):
         In double precision only, and on the ratings of the fit. It spares whoever tries several numbers of rounds the
         shorter fits.
         """
-        check_whole("n_iters", n_iters, 1)
+        check_whole("n_iters", n_iters, 1, MOST_ITERS)
         if not self._is_strict():
             raise ParameterError("continue_fit needs the published double-precision program. Call fit instead.")
         whole = hasattr(self, "n_iter_") and self.item_counts_.sum() == len(self.seen_items_)
@@ -210,10 +212,12 @@ class Factorization(Model):
             yield lambda iteration: bar.update(task, completed=iteration)
 
 
-def check_whole(name: str, value: object, least: int) -> None:
-    """Raise an error unless `value` is a whole number of at least `least`."""
+def check_whole(name: str, value: object, least: int, most: int | None = LARGEST) -> None:
+    """Raise an error unless `value` is a whole number of at least `least`, and at most `most`."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
         raise ParameterError(f"{name} must be a whole number of at least {least}, got {value!r}.")
+    if most is not None and value > most:
+        raise ParameterError(f"{name} must be at most {most:,}, got {value!r:.30}.")
 
 
 def check_flag(name: str, value: object) -> None:

@@ -1,5 +1,6 @@
 """Scores tied by their order: one vector per user and item, biases along the scores, averaged over the posterior."""
 
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import numpy as np
@@ -7,11 +8,12 @@ import numpy.typing as npt
 
 from starcast import _native
 from starcast.errors import ParameterError, choose
-from starcast.kernels import Side, aligned, fast, resolve_threads
+from starcast.kernels import Side, aligned, empty_aligned, fast, resolve_threads
 from starcast.models.ascent import Ascent
 from starcast.models.base import Model
 from starcast.models.chain import LANES, MOST_SCORES, Chain, State, Ties, fresh_rows, tie_scores
 from starcast.models.factorization import check_flag, check_positive, check_whole
+from starcast.models.memory import learnt_bytes, shared_bytes
 from starcast.models.ranking import Columns, Ranking
 from starcast.names import Codes
 from starcast.progress import progress_bar
@@ -22,6 +24,7 @@ Floats = npt.NDArray[np.floating[Any]]
 OF = {"users": "user", "items": "item"}
 CLIMBS = {"exact": 6, "gradient": 40}  # rounds
 VISITS = 20_000_000  # of ratings, by a user and by an item, that draws to be kept are thinned out over
+COLD_SEEDS = {"users": 0, "items": 1}  # of the noise of rows that are solved for after the fit
 MANY_PAIRS = 4096  # that are worth an order of their own
 NEAR = 64  # items whose draws fit into a core's own cache
 FLOOR = 1e-6  # share of the table's frequencies in every answer: draws may agree, but nothing is impossible
@@ -179,7 +182,7 @@ class OrdinalMF(Model):
         if self.device == "cuda" and self.update == "exact":
             raise ParameterError('device="cuda" needs update="gradient", got update="exact".')
         if self.random_state is not None:
-            check_whole("random_state", self.random_state, 0)
+            check_whole("random_state", self.random_state, 0, None)
         check_flag("verbose", self.verbose)
         resolve_threads(self.n_jobs)
 
@@ -188,36 +191,59 @@ class OrdinalMF(Model):
             raise ParameterError(f"OrdinalMF takes up to {MOST_SCORES} scores, got {len(ratings.scores)}.")
         self.base_ = np.log(self.prior_).astype(np.float32)
         chain = Chain(ratings, self._ties(), self.n_company, self.random_state, resolve_threads(self.n_jobs))
-        kept = self._climb_and_draw(chain)
+        n_columns, n_draws = chain.ties.n_columns, max(self.n_draws, 1)
+        draws = [empty_aligned((len(rows), n_columns, n_draws)) for rows in chain.rows]
+        priors: list[list[tuple[Floats, Floats]]] = [[], []]
+        for k, state in enumerate(self._climb_and_draw(chain)):
+            for which, (rows, weights, precision) in enumerate(state):
+                draws[which][:, :, k] = rows
+                priors[which].append((weights, precision))
         for which, name in enumerate(OF.values()):
-            rows, weights, precision = zip(*(draw[which] for draw in kept), strict=True)
-            setattr(self, f"{name}_draws_", aligned(np.stack(rows, axis=-1)))
+            weights, precision = zip(*priors[which], strict=True)
+            setattr(self, f"{name}_draws_", draws[which])
             setattr(self, f"{name}_weights_", np.stack(weights))
             setattr(self, f"{name}_precision_", np.stack(precision))
         self.user_company_, self.item_company_ = chain.company
         self._index()
 
-    def _climb_and_draw(self, chain: Chain) -> list[State]:
-        """Return the state of the chain at every draw that is kept, or at the summit if there are to be none."""
-        n_climbs, thin, total = self._schedule()
+    def _climb_and_draw(self, chain: Chain) -> Iterator[State]:
+        """Yield the state of the chain at every draw that is kept, or at the summit if there are to be none."""
+        n_climbs, thin, total = self._schedule(len(self.seen_items_))
         ascent = Ascent(chain, self.device) if self.update == "gradient" else None
         history: list[float] = []
-        kept: list[State] = []
         with progress_bar("fitting OrdinalMF", self.verbose) as advance:
             for done in range(1, total + 1):
                 history.append((ascent or chain).climb() if done <= n_climbs else chain.wander())
                 if ascent and done == n_climbs:
                     ascent.land()
                 drawn = done - n_climbs - self.burn_in
-                if (drawn > 0 and drawn % thin == 0) or (done == total and not kept):
-                    kept.append(chain.state())
+                if (drawn > 0 and drawn % thin == 0) or (done == total and self.n_draws == 0):
+                    yield chain.state()
                 advance(done, total)
         self.n_iter_, self.n_factors_, self.history_ = total, self.n_factors, np.array(history)
-        return kept
 
-    def _schedule(self) -> tuple[int, int, int]:
+    def _sizes(self, ratings: Ratings) -> dict[str, int]:
+        ties = tie_scores(np.full(len(ratings.scores), 1 / len(ratings.scores)), 0, 0)
+        ranks = [int(self.n_factors), int(self.n_spread_factors)][: len(ties.ranks)]
+        return {
+            "columns": sum(ranks) + len(ties.ranks),
+            "draws": max(int(self.n_draws), 1),
+            "company": int(self.n_company),
+            "features": 2 + int(self.n_company),
+            "rounds": self._schedule(len(ratings))[-1],
+            "width": 4,
+        }
+
+    def _memory(self, ratings: Ratings) -> int:
+        sizes, n_rows = self._sizes(ratings), len(ratings.users) + len(ratings.items)
+        n_numbers = n_rows * sizes["columns"]
+        copies = 0 if sizes["draws"] % LANES == 0 else 2 * (sizes["draws"] // LANES + 1) * LANES  # see _in_lanes
+        chain = 8 * (4 * n_numbers + n_rows * sizes["features"])
+        return learnt_bytes(self, ratings) + 4 * n_numbers * copies + chain + shared_bytes(ratings)
+
+    def _schedule(self, n_ratings: int) -> tuple[int, int, int]:
         """Return the rounds of climbing, the rounds for a draw that is kept, and the rounds in all."""
-        thin = self.thin or min(max(VISITS // (self.n_draws * len(self.seen_items_) or 1), 2), 8)
+        thin = self.thin or min(max(VISITS // (self.n_draws * n_ratings or 1), 2), 8)
         n_climbs = self.n_iters or CLIMBS[self.update]
         return n_climbs, thin, n_climbs + (self.burn_in + self.n_draws * thin if self.n_draws else 0)
 
@@ -310,7 +336,7 @@ class OrdinalMF(Model):
         drawn = fresh_rows(
             side, getattr(self, f"{other}_draws_"), getattr(self, f"{other}_company_"),
             getattr(self, f"{name}_weights_"), getattr(self, f"{name}_precision_"), self._ties(),
-            resolve_threads(self.n_jobs), is_point=self.n_draws == 0,
+            resolve_threads(self.n_jobs), seed=COLD_SEEDS[of], is_point=self.n_draws == 0,
         )  # fmt: skip
         return {f"{name}_draws_": drawn, f"{name}_company_": own}
 

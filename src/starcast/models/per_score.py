@@ -49,6 +49,14 @@ class PerScore(Factorization):
     def _has_biases(self) -> bool:
         return False
 
+    def _sizes(self, ratings: Ratings) -> dict[str, int]:
+        strict = self._is_strict()
+        return {
+            "planes": int(self.n_factors) + self._has_biases(),
+            "rounds": 0 if strict else int(self.n_iters),
+            "width": 8 if strict else 4,
+        }
+
     def _run(self, ratings: Ratings, users: Side, items: Side, n_iters: int, on_round: Any) -> list[float]:
         check_scores(self, ratings)
         P, Q = self._starting_planes(len(ratings.users), len(ratings.items), len(ratings.scores))

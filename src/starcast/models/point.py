@@ -100,6 +100,14 @@ class PointFactorization(Factorization):
     def _is_strict(self) -> bool:
         return self.precision == "double"
 
+    def _sizes(self, ratings: Ratings) -> dict[str, int]:
+        strict = self._is_strict()
+        return {
+            "columns": int(self.n_factors) + self.BIASED,
+            "rounds": 0 if strict else int(self.n_iters),
+            "width": 8 if strict else 4,
+        }
+
     def _start(self, n_users: int, n_items: int) -> list[npt.NDArray[np.float64]]:
         draw = self._drawer()
         return [draw(n_users), draw(n_items)]

@@ -4,13 +4,12 @@ import contextlib
 import functools
 import importlib
 import importlib.util
-import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from starcast.errors import MissingExtraError, ParameterError, choose
 from starcast.kernels import resolve_threads
+from starcast.models.memory import available_memory
 
 Tensor = Any  # torch.Tensor, which is not imported here
 GIGABYTE = 1e9
@@ -70,12 +69,7 @@ def free_memory(device: Any) -> int | None:
     """Return the bytes that can still be had on a device; None where nobody knows."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info()[0])
-    with contextlib.suppress(OSError, ValueError, StopIteration):
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        return 1024 * int(next(line.split()[1] for line in lines if line.startswith("MemAvailable")))
-    with contextlib.suppress(AttributeError, ValueError, OSError):
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return None
+    return available_memory()
 
 
 @contextlib.contextmanager

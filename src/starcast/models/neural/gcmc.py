@@ -140,6 +140,9 @@ class GCMC(Neural):
     def _averaging(self) -> float:
         return self.averaging
 
+    def _sizes(self, ratings: Ratings) -> dict[str, int]:
+        return {"bases": self.n_bases, "columns": self.n_factors, "rounds": self.n_iters, "width": 4}
+
     def _memory(self, ratings: Ratings) -> float:
         """Return the bytes of six copies of the weights, the hidden layers, the codes, the edges and the logits."""
         nodes, n_scores = len(ratings.users) + len(ratings.items), len(ratings.scores)

@@ -138,6 +138,11 @@ class MLP(Neural):
     def _averaging(self) -> float:
         return 0.0 if self.full_batch else self.averaging
 
+    def _sizes(self, ratings: Ratings) -> dict[str, int]:
+        n_outputs = len(ratings.scores) if self.distribution == "softmax" else 1
+        hidden = {"hidden": self.n_hidden, "inner": self.n_hidden // 2, "outputs": n_outputs}
+        return hidden | {"rounds": self.n_iters, "width": 4}
+
     def _memory(self, ratings: Ratings) -> float:
         """Return the bytes of six copies of the embeddings and of the activations of a step."""
         step = len(ratings) if self.full_batch else min(self.batch_size, len(ratings))

@@ -146,6 +146,9 @@ class MWGP(Neural):
     def _averaging(self) -> float:
         return self.averaging
 
+    def _sizes(self, ratings: Ratings) -> dict[str, int]:
+        return {"inducing": self.n_inducing, "rounds": self.n_iters, "width": 8}
+
     def _memory(self, ratings: Ratings) -> float:
         """Return the bytes, eight a number, of the embeddings' copies, the kernels and the covariances of a step."""
         nodes, batch, M = len(ratings.users) + len(ratings.items), min(self.batch_size, len(ratings)), self.n_inducing

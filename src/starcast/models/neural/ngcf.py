@@ -138,6 +138,9 @@ class NGCF(Neural):
     def _averaging(self) -> float:
         return self.averaging
 
+    def _sizes(self, ratings: Ratings) -> dict[str, int]:
+        return {"columns": self.n_factors * (self.n_layers + 1), "rounds": self.n_iters, "width": 4}
+
     def _memory(self, ratings: Ratings) -> float:
         """Return the bytes of the embeddings and their copies, eight per layer, the graph, and the codes of a batch."""
         nodes, columns = len(ratings.users) + len(ratings.items), self.n_factors * (self.n_layers + 1)

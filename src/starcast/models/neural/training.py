@@ -92,7 +92,7 @@ class Neural(Model):
         for name in ("early_stopping", "verbose"):
             check_flag(name, getattr(self, name))
         if self.random_state is not None:
-            check_whole("random_state", self.random_state, 0)
+            check_whole("random_state", self.random_state, 0, None)
         choose("device", self.device, ["auto", "cpu", "cuda"])
         resolve_threads(self.n_jobs)
 
@@ -101,8 +101,11 @@ class Neural(Model):
         raise NotImplementedError
 
     def _memory(self, ratings: Ratings) -> float:
-        """Return about how many bytes learning takes."""
+        """Return about how many bytes learning takes on the device."""
         raise NotImplementedError
+
+    def _check_memory(self, ratings: Ratings) -> None:
+        """Leave it to :meth:`_fit`, which knows the device."""
 
     def _averaging(self) -> float:
         """Return how much of the averaged weights is kept at each step; 0 takes the last weights as they are."""
