@@ -225,7 +225,8 @@ def test_every_door_gives_the_calibrated_answer(small, bold, calibrated, method,
     model = calibrated[method]
     raw, answer = ask(bold, ratings), ask(model, ratings)
     assert np.abs(raw.probs - answer.probs).max() > 0.05
-    assert answer.probs == pytest.approx(recalibrate(raw.probs, model.calibration_), abs=1e-12)
+    # The map comes before rows of single precision are made to sum to one exactly.
+    assert np.abs(answer.probs - recalibrate(raw.probs, model.calibration_)).max() < 1e-5
     frame = model.predict(ratings.users[ratings.user], ratings.items[ratings.item])
     assert np.array_equal(frame["reliability"], answer.reliability())
     listed = model.recommend(n=5)
@@ -274,7 +275,7 @@ def test_a_fit_is_reused_and_a_second_calibration_starts_afresh(small, calibrate
     assert fits == [18000, 12000, 12000, 12000]
     assert np.array_equal(sc.calibrate(once, ratings, "vector", n_splits=3).calibration_, once.calibration_)
     assert len(fits) == 7
-    sc.calibrate(model, ratings.take(np.arange(9000)), n_splits=3)
+    sc.calibrate(sc.ItemFrequency(), ratings.take(np.arange(9000)), n_splits=3)
     assert fits[7:] == [6000, 6000, 6000, 9000]
 
 
@@ -283,8 +284,8 @@ def test_users_folded_in_are_not_taken_for_the_ratings_of_a_fit(small):
     ratings, _ = small
     half = ratings.take(np.arange(len(ratings) // 2))
     folded = sc.BiasedMF(random_state=0).fit(ratings).fold_in(half)
-    again = sc.calibrate(folded, half, "temperature", n_splits=2)
-    assert np.array_equal(again.item_counts_, np.bincount(half.item, minlength=len(half.items)))
+    with pytest.raises(DataError, match="calibrate needs ratings that the model has not seen"):
+        sc.calibrate(folded, half, "temperature", n_splits=2)
 
 
 def test_fit_forgets_the_calibration_and_new_ratings_keep_it(small, calibrated):

@@ -3,6 +3,7 @@
 import copy
 
 import numpy as np
+import polars as pl
 import pytest
 
 import starcast as sc
@@ -169,3 +170,48 @@ def test_a_stranger_with_one_rating_is_as_sure_of_an_unknown_item_as_the_draws_a
     products = (user[:n_factors] * item[:n_factors]).sum(axis=0)
     expected = (user[:n_factors].mean(axis=1) * item[:n_factors].mean(axis=1)).sum()
     assert products.mean() == pytest.approx(expected, abs=4 * products.std() / np.sqrt(len(products)))
+
+
+# Calibration on new ratings.
+
+
+@pytest.fixture(scope="module")
+def bold():
+    """A model that is too sure, ratings that it has not seen, and others to judge by."""
+    ratings, _ = sc.make_ratings(n_users=200, n_items=120, density=0.5, random_state=0)
+    train, rest = sc.holdout(ratings, test_size=0.5, random_state=0)
+    new, test = sc.holdout(rest, test_size=0.5, random_state=1)
+    return sc.BeMF(random_state=0).fit(train), train, new, test
+
+
+def test_a_fitted_model_is_calibrated_on_new_ratings_without_another_fit(bold, monkeypatch):
+    model, _, new, test = bold
+    monkeypatch.setattr(sc.BeMF, "_fit", None)  # which must not be called
+    calibrated = sc.calibrate(model, new)
+    assert calibrated.digest_ == model.digest_
+    assert np.array_equal(calibrated.item_factors_, model.item_factors_)
+    before, after = (answer_for(m, test) for m in (model, calibrated))
+    assert sc.metrics.nll(test.values, after) < sc.metrics.nll(test.values, before) - 0.02
+    assert sc.metrics.ece(test.values, after) < sc.metrics.ece(test.values, before) / 2
+    assert not hasattr(model, "calibration_")
+    again = sc.calibrate(calibrated, new)  # from the answers of the model itself, not from calibrated ones
+    assert np.array_equal(again.calibration_, calibrated.calibration_)
+
+
+def test_ratings_that_a_fitted_model_has_seen_are_refused(bold):
+    model, train, new, _ = bold
+    both = sc.Ratings.from_frame(pl.concat([train.take(np.arange(9)).to_frame(), new.to_frame()]), scores=train.scores)
+    with pytest.raises(sc.DataError, match=r"calibrate needs ratings that the model has not seen, but it was fitted on 9 pairs"):  # fmt: skip
+        sc.calibrate(model, both)
+    strange = sc.Ratings.from_arrays([10**6] * 4, [1, 2, 3, 4], [1, 2, 3, 4], scores=train.scores)
+    with pytest.raises(sc.DataError, match=r"at least 5 new ratings whose user and item the model knows, got 0 of 4\."):
+        sc.calibrate(model, strange)
+
+
+def test_the_ratings_of_the_fit_itself_are_calibrated_by_cross_fitting(bold, monkeypatch):
+    model, train, _, _ = bold
+    fits = []
+    fit = sc.BeMF._fit
+    monkeypatch.setattr(sc.BeMF, "_fit", lambda self, table: (fits.append(len(table)), fit(self, table))[1])
+    sc.calibrate(model, train, "temperature", n_splits=2)
+    assert fits == [len(train) // 2] * 2

@@ -10,7 +10,7 @@ from starcast.models.base import Model
 from starcast.models.growth import knows_all
 from starcast.ratings import Ratings
 from starcast.split import Seed, k_fold
-from starcast.trust.answers import check_question
+from starcast.trust.answers import answers_to_new, check_question
 from starcast.trust.maps import METHODS, Floats, Scores, choose_map
 
 M = TypeVar("M", bound=Model)
@@ -19,25 +19,34 @@ N_GROUPS = 5  # parts of the held-out answers on which methods are compared; eac
 
 
 def calibrate(model: M, ratings: Ratings, method: str = "auto", *, n_splits: int = 10, random_state: Seed = 0) -> M:
-    """Return the model, fitted on all the ratings, with answers that are calibrated; `model` is left alone.
+    """Return a copy of the model whose probabilities are calibrated; `model` is left alone.
 
-    Clones of the model are fitted on all but one of `n_splits` folds in turn; their answers for the folds that they
-    have not seen teach a map from what is said to what happens. No rating is lost to it: the final model is fitted on
-    all of them, or taken as it is if it was already. The map then belongs to the model: ``predict_proba``, ``predict``,
-    ``recommend`` and ``save`` know no other answers, and ``fit`` forgets it. Unknown pairs keep the prior.
+    A map from stated probabilities to observed frequencies is learnt from ratings that the answering model has not
+    seen. Where these come from depends on the arguments:
+
+    - `model` is not fitted, or was fitted on just these ratings: by cross-fitting. Clones are fitted on all but one of
+      `n_splits` folds in turn and answer for the fold that they have not seen. The returned model is fitted on all
+      ratings (or taken as it is if it was already), so that none is lost to calibration.
+    - `model` was fitted on other ratings: from its own answers to these ratings, which must be new to it. It is not
+      fitted again.
+
+    The map then belongs to the model: ``predict_proba``, ``predict``, ``recommend`` and ``save`` use it, and ``fit``
+    forgets it. Unknown pairs keep the prior.
 
     Parameters
     ----------
     model : Model
         Fitted or not.
     ratings : Ratings
+        What to fit and calibrate on or, for a model that was fitted on other ratings, new ratings to calibrate on: some
+        thousands, else ``"auto"`` will mostly take ``"none"`` or ``"temperature"``.
     method : {"auto", "none", "temperature", "vector", "isotonic"}
         ``"temperature"`` raises all probabilities to one power; ``"vector"`` gives each score a power and a factor, and
         the mode a factor that depends on the reliability; ``"isotonic"`` first moves each cumulative probability by a
         monotone map of its own. ``"auto"`` takes the one with the lowest log-loss on answers that the map has not
         seen, ``"none"`` among them, and a freer one only if it gains more than a standard error.
     n_splits : int
-        More folds cost more fits, and their models are more like the final one.
+        Folds of the cross-fitting. More folds cost more fits, and their models are more like the final one.
     random_state : int, Generator or None
         What the folds are drawn with.
 
@@ -59,10 +68,15 @@ def calibrate(model: M, ratings: Ratings, method: str = "auto", *, n_splits: int
     """
     check_question(model, ratings, "calibrate")
     choose("method", method, ["auto", *METHODS])
-    held = held_out_answers(model, ratings, n_splits, random_state)
-    choice = choose_map(*held, METHODS if method == "auto" else (method,))
-    fitted = copy.copy(model) if _knows(model, ratings) else model.clone().fit(ratings)
+    fitted = copy.copy(model)
     vars(fitted).pop("calibration_", None)
+    if model.is_fitted and not _was_fitted_on(model, ratings):
+        held = answers_of(fitted, ratings, random_state)
+    else:
+        held = held_out_answers(model, ratings, n_splits, random_state)
+        if not model.is_fitted:
+            fitted = model.clone().fit(ratings)
+    choice = choose_map(*held, METHODS if method == "auto" else (method,))
     if choice.calibration is not None:
         fitted.calibration_ = choice.calibration
     fitted.calibration_gain_ = choice.gain
@@ -75,6 +89,19 @@ class HeldOut(NamedTuple):
     probs: Floats
     score: Scores
     group: Scores
+
+
+def answers_of(model: Model, new: Ratings, random_state: Seed) -> HeldOut:
+    """Return what a fitted model answers for ratings that it has not seen, known pairs only."""
+    given = answers_to_new(model, new, "calibrate")
+    score = given.score[given.known]
+    if len(score) < N_GROUPS:
+        raise DataError(
+            f"calibrate needs at least {N_GROUPS} new ratings whose user and item the model knows, got "
+            f"{len(score):,} of {len(new):,}."
+        )
+    group = np.random.default_rng(random_state).permutation(len(score)) % N_GROUPS
+    return HeldOut(given.answer.probs[given.known], score, group)
 
 
 def held_out_answers(model: Model, ratings: Ratings, n_splits: int, random_state: Seed) -> HeldOut:
@@ -94,7 +121,6 @@ def held_out_answers(model: Model, ratings: Ratings, n_splits: int, random_state
     return held
 
 
-def _knows(model: Model, ratings: Ratings) -> bool:
-    if not model.is_fitted or model.digest_ != ratings.digest():
-        return False
-    return model._agrees() and knows_all(model)
+def _was_fitted_on(model: Model, ratings: Ratings) -> bool:
+    model._check_fitted()
+    return model.digest_ == ratings.digest() and knows_all(model)
