@@ -16,7 +16,10 @@ def oldest_versions() -> list[str]:
     """Return the lower bounds of the core and of the extras that the suite uses."""
     project = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
-    requirements = [*project["dependencies"], *(line for name in ("plot", "search", "serve", "ray") for line in extras[name])]
+    requirements = [
+        *project["dependencies"],
+        *(line for name in ("plot", "search", "serve", "ray") for line in extras[name]),
+    ]
     found = [BOUND.match(line) for line in requirements]
     assert all(found), "every dependency must have a lower bound"
     return [f"{match['name']}=={match['version']}" for match in found if match]

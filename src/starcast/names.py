@@ -69,10 +69,11 @@ def named_rows(column: Array) -> npt.NDArray[np.bool_]:
     hidden = np.ma.getmaskarray(column) if isinstance(column, np.ma.MaskedArray) else np.zeros(len(column), bool)
     kind = column.dtype.kind
     if kind == "f":
-        return ~hidden & (np.trunc(column) == column) & (np.abs(column) <= LARGEST_FLOAT)
+        return np.asarray(~hidden & (np.trunc(column) == column) & (np.abs(column) <= LARGEST_FLOAT), bool)
     if kind in "iuU" or set(map(type, column)) == {str}:
         return ~hidden
-    return ~hidden & np.fromiter((_kind(value) in ("str", "int") for value in column), bool, len(column))
+    named = np.fromiter((_kind(value) in ("str", "int") for value in column), bool, len(column))
+    return np.asarray(~hidden & named, bool)
 
 
 def _integers(array: Array, what: str) -> Array:
@@ -138,7 +139,7 @@ def _kind(value: object) -> str:
         return "str"
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         return "int"
-    if isinstance(value, (float, np.floating)) and value.is_integer() and abs(value) <= LARGEST_FLOAT:
+    if isinstance(value, (float, np.floating)) and value.is_integer() and abs(float(value)) <= LARGEST_FLOAT:
         return "int"
     return "missing" if is_missing(value) else type(value).__name__
 

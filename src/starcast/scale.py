@@ -157,7 +157,8 @@ def finite_rows(values: object) -> npt.NDArray[np.bool_]:
     try:
         return np.isfinite(np.asarray(column, np.float64))
     except (TypeError, ValueError, OverflowError):
-        return np.array([_is_number(value) and math.isfinite(float(value)) for value in column], bool)  # type: ignore[attr-defined]
+        good = [_is_number(value) and math.isfinite(float(value)) for value in column]  # type: ignore[attr-defined]
+        return np.array(good, np.bool_)
 
 
 def as_seconds(timestamps: object, n: int) -> npt.NDArray[np.int64]:
@@ -217,9 +218,9 @@ def read_times(times: npt.NDArray[Any]) -> tuple[npt.NDArray[np.int64], npt.NDAr
     seconds, read = _native.parse_times(column.tolist())
     good = read.astype(bool)
     for at in np.flatnonzero(~good).tolist():  # what is no text
-        number = _seconds(column[at])
-        if number is not None:
-            seconds[at], good[at] = number, True
+        second = _seconds(column[at])
+        if second is not None:
+            seconds[at], good[at] = second, True
     return seconds, good
 
 

@@ -58,10 +58,10 @@ def spill_part(part: Any, number: int, how: Reading, room: Path, with_times: boo
         folder = room / f"{number:06}-{len(blocks):06}"
         shutil.rmtree(folder, ignore_errors=True)  # of a worker that died
         folder.mkdir()
-        timed = with_times and block.time is not None
-        spilled = Spilled(folder, len(block.user), block.mixes, timed)
-        if timed:
-            spilled.save("time", block.time)
+        times = block.time if with_times else None
+        spilled = Spilled(folder, len(block.user), block.mixes, times is not None)
+        if times is not None:
+            spilled.save("time", times)
         save_names(folder, "users", block.users)
         save_names(folder, "items", block.items)
         spilled.save("count", np.bincount(block.user, minlength=len(block.users)))
