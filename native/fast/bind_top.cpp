@@ -242,7 +242,10 @@ class Ranking {
     Entry entry;
     entry.item = item;
     entry.value = source.answer(whom, item, said, p);
-    if (calibration_.rows) calibration_.move(p);
+    if (calibration_.rows) {
+      normalize_row(p, S);  // it was learnt from answers that add up
+      calibration_.move(p);
+    }
     if (centering_ > 0) settle_row(p, place_.data(), S, centering_);
     normalize_row(p, S);
     entry.mode = static_cast<int32_t>(std::max_element(p, p + S) - p);

@@ -414,7 +414,7 @@ class Model(Parametrized):
         """Return the probabilities of known pairs in double precision, calibrated if the model is."""
         probs = np.array(self._proba(user, item), np.float64, order="C")  # a copy: a model may return what it keeps
         if hasattr(self, "calibration_"):
-            probs = recalibrate(probs, self.calibration_)
+            probs = recalibrate(normalize(probs, self._n_threads()), self.calibration_)
         return normalize(self._settle_ties(probs), self._n_threads())
 
     def _n_threads(self) -> int:
