@@ -55,7 +55,7 @@ HEADERS = [
     "Content-Length: -1", "Content-Length: 99999999999999999999", "Content-Length: 1e3", "Transfer-Encoding: chunked",
     "Transfer-Encoding: gzip, chunked", "Transfer-Encoding: identity", "Content-Encoding: gzip", "Expect: 100-continue",
     "Expect: 200-ok", "Upgrade: websocket\r\nConnection: Upgrade", "Upgrade: h2c\r\nConnection: Upgrade, HTTP2-Settings",
-    "Host: evil.example", "Host:", "Authorization: Bearer x", "Cookie: " + "a=b; " * 500, "Range: bytes=0-1,2-3,5-", "X: \x01",
+    "Host: evil.example", "Host:", "Host: localhost\r\nHost: evil.example", "Authorization: Bearer x", "Cookie: " + "a=b; " * 500, "Range: bytes=0-1,2-3,5-", "X: \x01",
     "If-None-Match: *", "If-Modified-Since: never", "Connection: close", "X-Forwarded-For: 127.0.0.1", "Accept: image/png",
     "Content-Length: 3\r\nContent-Length: 5", "X-Very-Long: " + "z" * 20_000, " folded: line", "No-Colon",
 ]  # fmt: skip

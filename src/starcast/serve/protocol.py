@@ -24,9 +24,7 @@ LINGER = 2.0  # seconds for a client to read the last response before the connec
 DRAIN = 0.3  # seconds for a request that is on its way to a worker that stops
 NEVER = float("inf")
 
-STATUS_LINES = {
-    status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in http.HTTPStatus
-}  # fmt: skip
+STATUS_LINES = {int(status): f"HTTP/1.1 {status:d} {status.phrase}\r\n".encode() for status in http.HTTPStatus}
 
 log = logging.getLogger("starcast.serve")
 
@@ -53,7 +51,7 @@ class Connection(asyncio.Protocol):
         self._refusal: RefusalError | None = None  # of a request that could not be parsed, sent after all responses
         self._url, self._headers = b"", list[tuple[bytes, bytes]]()
         self._began = server.now()  # the connection, then each request
-        self._deadline, self._write_deadline = self._began + server.limits.seconds, NEVER
+        self._deadline, self._write_deadline, self._close_by = self._began + server.limits.seconds, NEVER, NEVER
 
     # What the event loop calls.
 
@@ -70,7 +68,7 @@ class Connection(asyncio.Protocol):
             "server": tuple(own[:2]) if own else None,
         }
         if self._is_closing:
-            transport.abort()
+            self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Let the application know that nobody waits any more."""
@@ -80,6 +78,8 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse what has come, or keep it for later."""
+        if self._is_closing:  # a client that is still sending has a little longer to read the response
+            self._deadline = min(self.server.now() + LINGER, self._close_by)
         if self._is_last:
             return
         if not self._unparsed and len(data) <= SLICE and not self._is_blocked():
@@ -133,14 +133,16 @@ class Connection(asyncio.Protocol):
         if not self._requests and not self._is_in_message and not self._is_closing:
             self._deadline = min(self._deadline, self.server.now() + DRAIN)
 
-    def idleness(self) -> tuple[bool, float] | None:
-        """Return the place of this connection among those that can be closed for others; None if it cannot be.
+    def idle_since(self) -> float | None:
+        """Return when this connection, or its last request, began, if only its client holds it up; None otherwise."""
+        return None if any(request.is_whole for request in self._requests) else self._began
 
-        Those between two requests go first, then those whose request has not arrived; the oldest first.
-        """
-        if any(request.is_whole for request in self._requests):
-            return None
-        return self._is_in_message, self._began
+    def make_room(self) -> None:
+        """Close the connection for another that waits."""
+        if self._is_closing:
+            self.abort()
+        else:
+            self.close()
 
     def close(self) -> None:
         """Close the connection once everything is sent."""
@@ -269,7 +271,8 @@ class Connection(asyncio.Protocol):
 
     def is_alone(self) -> bool:
         """Tell whether nothing is known to follow the request that is being answered."""
-        return len(self._requests) == 1 and not self._unparsed and self._refusal is None
+        begun = self._is_in_message and self._is_in_head()
+        return len(self._requests) == 1 and not self._unparsed and not begun and self._refusal is None
 
     def finish(self, request: "Request") -> None:
         """Go on after a response."""
@@ -297,7 +300,7 @@ class Connection(asyncio.Protocol):
             self._send_refusal(self._refusal)
         else:
             self._deadline = self.server.now() + (DRAIN if self.is_draining else KEEP_ALIVE)
-        if self._is_in_message:  # the time for it begins again: it was this side that did not go on
+        if self._is_in_message and not self._is_closing:  # its time begins again: it was this side that did not go on
             self._deadline = self.server.now() + self.server.limits.seconds
 
     def _check_end(self) -> None:
@@ -333,7 +336,7 @@ class Connection(asyncio.Protocol):
 
     def write(self, data: bytes) -> None:
         """Send data."""
-        if self.transport is not None and not self._is_closing:
+        if self.transport is not None and not self._is_closing and not self.transport.is_closing():
             self.transport.write(data)
 
     def has_gone(self) -> bool:
@@ -346,7 +349,7 @@ class Connection(asyncio.Protocol):
         Closing at once would reset the connection if the client is still sending, and the response could be lost.
         """
         self._end()
-        if self.transport is None:
+        if self.transport is None or self.transport.is_closing():
             return
         if self._has_eof:
             self.transport.close()
@@ -360,7 +363,8 @@ class Connection(asyncio.Protocol):
     def _end(self) -> None:
         """Take no more requests, and have no more responses sent."""
         self._is_last = self._is_closing = True
-        self._deadline = self.server.now() + LINGER
+        now = self.server.now()
+        self._deadline, self._close_by = now + LINGER, min(self._close_by, now + self.server.limits.seconds)
         self._unparsed.clear()
         for request in self._requests:
             request.disconnect()

@@ -121,12 +121,11 @@ class Server:
             self._accept()
 
     def _make_room(self) -> bool:
-        """Close the connection that can go first; return whether there was one."""
-        idle = [(order, connection) for connection in self.connections if (order := connection.idleness()) is not None]
-        if not idle:
-            return False
-        min(idle, key=lambda row: row[0])[1].close()
-        return True
+        """Close the connection that has waited for its client the longest; return whether there was one."""
+        idle = {connection: since for connection in self.connections if (since := connection.idle_since()) is not None}
+        if idle:
+            min(idle, key=idle.__getitem__).make_room()
+        return bool(idle)
 
     def _accept(self) -> bool:
         """Accept a connection if one waits; return whether one did."""
