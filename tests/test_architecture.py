@@ -10,7 +10,7 @@ import starcast
 ROOT = Path(starcast.__file__).parent
 LAYERS = [
     ["errors"],
-    ["names", "columns", "frames", "files", "journal", "progress", "html"],
+    ["names", "columns", "frames", "files", "journal", "progress", "html", "streams"],
     ["scale"],
     ["ratings", "distribution", "javarandom", "recalibration"],
     ["split", "planted", "datasets", "download", "io", "metrics", "modelfile", "results", "kernels", "pareto"],

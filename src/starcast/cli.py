@@ -1,46 +1,52 @@
 """The command line: one short function a command, exit code 2 and one line for a user's mistake."""
 
+import functools
 import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
+from rich.console import Group
+from rich.text import Text
 
 import starcast
 from starcast import metrics
 from starcast.console import (
-    Columns,
+    AS_FOUND,
+    Command,
     Device,
-    Duplicates,
-    Encoding,
     Item,
     Json,
     ModelFile,
     NewRatings,
-    OnBad,
     Out,
     Pairs,
     Part,
-    Separator,
+    Reading,
+    Scores,
     Source,
     Threshold,
+    Titles,
     User,
     err,
     fold_file,
-    in_options,
+    is_dataset,
     named_as_in,
+    note,
     out,
     parse_parameter,
+    parse_scores,
     parse_threshold,
     read_question,
     read_source,
+    reads_ratings,
     show,
     write_table,
 )
 from starcast.datasets import DATASETS, load_dataset
+from starcast.distribution import Distribution
 from starcast.doctor import examination_table, examine, examine_file
-from starcast.errors import StarcastError, choose
+from starcast.errors import ParameterError, StarcastError, choose, plural
 from starcast.evaluate import THRESHOLDS, evaluate
 from starcast.files import check_target
 from starcast.front import Front
@@ -54,6 +60,7 @@ from starcast.search import METHODS, search
 from starcast.serve_command import serve
 from starcast.sound_report import reproduce_soundly, sound_table
 from starcast.spaces import paper_space, read_space
+from starcast.streams import flush_output, prepare_streams, visible
 from starcast.terminal import (
     dataset_table,
     explanation_table,
@@ -75,16 +82,38 @@ app = typer.Typer(
 )
 
 
+command = functools.partial(app.command, cls=Command)
+
+
 def main() -> None:
     """Run the command line."""
+    prepare_streams()
     try:
-        app(prog_name="starcast")
+        try:
+            app(prog_name="starcast")
+        finally:
+            flush_output()
     except StarcastError as error:
-        err.print(f"[bold red]error:[/bold red] {escape(in_options(str(error)))}", soft_wrap=True, highlight=False)
-        sys.exit(2)
+        _fail(str(error))
+    except MemoryError as error:
+        _fail(
+            f"there is not enough memory{f': {error}' if str(error) else ''}. Use fewer ratings or smaller parameters."
+        )
+    except (OverflowError, RecursionError) as error:
+        _fail(f"a parameter or a file asks for more than can be computed: {error}.")
+    except OSError as error:
+        where = f" ({error.filename})" if error.filename else ""
+        _fail(f"the operating system refused to read or write: {error.strerror or error}{where}.")
 
 
-@app.command(epilog="Example: [bold]starcast datasets ml-100k[/bold]")
+def _fail(message: str) -> None:
+    """Print one line for a mistake and exit with code 2."""
+    line = visible(" ".join(message.split("\n")))
+    err.print(Text.assemble(("error:", "bold red"), f" {line}"), soft_wrap=True, highlight=False)
+    sys.exit(2)
+
+
+@command(epilog="Example: [bold]starcast datasets ml-100k[/bold]")
 def datasets(
     name: Annotated[str | None, typer.Argument(help="Fetch this one, if it is not here yet, and describe it.")] = None,
     as_json: Json = False,
@@ -103,7 +132,8 @@ def datasets(
     return show(facts, f"{name}: {ratings!r}", as_json)
 
 
-@app.command(epilog="Example: [bold]starcast fit ratings.csv --model bayes --out model.starcast[/bold]")
+@command(epilog="Example: [bold]starcast fit ratings.csv --model bayes --out model.starcast[/bold]")
+@reads_ratings
 def fit(
     ratings: Source,
     model: Annotated[str, typer.Option("--model", "-m", help=f"One of: {', '.join(MODELS)}.")] = "ordinalmf",
@@ -111,43 +141,83 @@ def fit(
     param: Annotated[
         list[str] | None, typer.Option("--param", "-p", help="A parameter of the model: name=value.")
     ] = None,
-    calibrated: Annotated[bool, typer.Option("--calibrate", help="Make its probabilities frequencies.")] = False,
+    calibrated: Annotated[bool, typer.Option("--calibrate", help="Recalibrate by 10-fold cross-fitting.")] = False,
     split: Part = "all",
-    sep: Separator = None,
-    columns: Columns = None,
-    duplicates: Duplicates = "error",
-    on_bad: OnBad = "error",
-    encoding: Encoding = "utf-8",
+    scores: Scores = None,
+    titles: Titles = None,
+    reading: Reading = AS_FOUND,
     engine: Engine = None,
     workers: Workers = None,
     checkpoint: State = None,
     as_json: Json = False,
 ) -> None:
-    """Fit a model on ratings and write it to a file. Random starts take seed 0; -p random_state=1 takes another."""
+    """Fit a model on ratings and write it to a file. The seed is 0; -p random_state=1 takes another."""
     given = dict(parse_parameter(text) for text in param or [])
     seed = {"random_state": 0} if "random_state" in make_model(model).get_params() else {}
     chosen = make_model(model, seed | given)
     check_target(out_file, ratings)
-    reading = {"duplicates": duplicates, "on_bad": on_bad, "encoding": encoding}
     crew = make_engine(engine, workers, checkpoint)
-    table: Any = open_shards(ratings, crew, calibrated or split != "all", reading | {"sep": sep, "columns": columns})
+    table: Any = open_shards(
+        ratings, crew, calibrated or split != "all", [*reading.given(), *_own_scale(ratings, scores, titles)]
+    )
     if table is None:
-        table = read_source(ratings, split, "train", sep, columns, **reading)
+        table = read_source(ratings, split, "train", reading, scores=parse_scores(scores), titles=titles)
     is_long = "verbose" in chosen.get_params()
     with losses_told():
-        chosen.set_params(**({"verbose": err.is_terminal} if is_long else {})).fit(table, engine=crew)
+        chosen.set_params(**({"verbose": True} if is_long else {})).fit(table, engine=crew)
     chosen.set_params(**({"verbose": False} if is_long else {}))
     if calibrated:
         with err.status("calibrating" if crew is None else "calibrating, ten fits on this machine alone"):
             chosen = calibrate(chosen, table)
     chosen.save(out_file)
     facts = {"model": type(chosen).__name__, "params": chosen.get_params(), "ratings": len(chosen.seen_items_)}
-    facts |= {"file": str(out_file)} | ({"calibration_gain": chosen.calibration_gain_} if calibrated else {})
+    facts |= {"skipped": getattr(table, "n_skipped", 0), "file": str(out_file)}
+    facts |= {"calibration_gain": chosen.calibration_gain_} if calibrated else {}
     told = f"\ncalibrated: {chosen.calibration_gain_:.4f} nats a held-out rating gained" if calibrated else ""
     show(facts, f"{chosen!r} fitted on {table!r}{told}\nwritten to {out_file}", as_json)
 
 
-@app.command(epilog="Example: [bold]starcast predict model.starcast 196 242 --threshold 0.5[/bold]")
+def _own_scale(source: str, scores: str | None, titles: Path | None) -> list[str]:
+    """Return which of the options that a data set does not take were given."""
+    given = [name for name, value in (("--scores", scores), ("--titles", titles)) if value is not None]
+    if given and is_dataset(source):
+        raise ParameterError(
+            f"{source} is a data set with a scale and titles of its own. Leave out {' and '.join(given)}."
+        )
+    return given
+
+
+@command(epilog="Example: [bold]starcast update model.starcast new.csv --out newer.starcast[/bold]")
+@reads_ratings
+def update(
+    model: ModelFile,
+    ratings: Source,
+    out_file: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Where to write the model; in its place if not given.")
+    ] = None,
+    titles: Titles = None,
+    reading: Reading = AS_FOUND,
+    as_json: Json = False,
+) -> None:
+    """Add new ratings, users and items to a fitted model, without a new fit where the model allows it."""
+    target = out_file or model
+    check_target(target, ratings)
+    fitted = load(model)
+    table = named_as_in(fitted, read_source(ratings, "all", "train", reading, scores=fitted.scores_, titles=titles))
+    before = (len(fitted.seen_items_), len(fitted.users_), len(fitted.items_))
+    with err.status("learning"):
+        fitted.partial_fit(table)
+    fitted.save(target)
+    after = (len(fitted.seen_items_), len(fitted.users_), len(fitted.items_))
+    added = [now - then for now, then in zip(after, before, strict=True)]
+    facts = {"model": type(fitted).__name__, "ratings": len(table), "skipped": getattr(table, "n_skipped", 0)}
+    facts |= {"new_ratings": added[0], "new_users": added[1], "new_items": added[2], "file": str(target)}
+    told = f"{plural(len(table), 'rating')} learnt: {added[0]:,} new, {len(table) - added[0]:,} in place of older ones"
+    told += f"; {plural(added[1], 'new user')}, {plural(added[2], 'new item')}"
+    show(facts, f"{told}\nwritten to {target}", as_json)
+
+
+@command(epilog="Example: [bold]starcast predict model.starcast 196 242 --threshold 0.5[/bold]")
 def predict(
     model: ModelFile,
     user: User = None,
@@ -165,34 +235,48 @@ def predict(
     frame = fitted.predict(whom, what, theta, point=point)
     answer = fitted.predict_proba(whom, what)
     if out_file is not None:
-        return write_table(frame, out_file)
-    names = fitted.titles_for(frame["item"].to_list())
-    users = None if pairs is None else frame["user"].to_list()
-    table = forecast_table(names, answer, theta, point=point, known=frame["known"].to_list(), users=users)
+        return write_table(with_probabilities(frame, answer), out_file)
+    items_asked = frame["item"].to_list()
+    names = fitted.titles_for(items_asked)
+    table = forecast_table(
+        names, answer, theta, point=point, known=frame["known"].to_list(), width=out.width,
+        users=None if pairs is None else frame["user"].to_list(),
+        ids=items_asked,
+    )  # fmt: skip
     probs = [dict(zip(map(str, answer.scores.tolist()), row, strict=True)) for row in answer.probs.tolist()]
     return show([row | {"probs": p} for row, p in zip(frame.to_dicts(), probs, strict=True)], table, as_json)
 
 
-@app.command(epilog="Example: [bold]starcast explain model.starcast 196 242[/bold]")
+def with_probabilities(frame: Any, answer: Distribution) -> Any:
+    """Return a table of predictions with a column for the probability of each score: p_1, p_2, …"""
+    names = [f"p_{str(score).removesuffix('.0')}" for score in answer.scores.tolist()]
+    return frame.with_columns(**dict(zip(names, answer.probs.T, strict=True)))
+
+
+@command(epilog="Example: [bold]starcast explain model.starcast 196 242[/bold]")
+@reads_ratings
 def explain(
     model: ModelFile,
     user: Annotated[str, typer.Argument(metavar="USER", help="A user's name.")],
     item: Annotated[str, typer.Argument(metavar="ITEM", help="An item.")],
     n: Annotated[int, typer.Option("--number", "-n", help="How many ratings.")] = 5,
     ratings: NewRatings = None,
+    reading: Reading = AS_FOUND,
     out_file: Out = None,
     as_json: Json = False,
 ) -> None:
     """Tell which of a user's ratings moved a forecast most, and which way."""
-    fitted = load(model) if ratings is None else fold_file(load(model), ratings)
+    fitted = load(model) if ratings is None else fold_file(load(model), ratings, reading)
     asked = fitted.parse_items([item])
     frame = fitted.explain(fitted.parse_users([user]), asked, n)
     if out_file is not None:
         return write_table(frame, out_file)
-    return show(frame.to_dicts(), explanation_table(frame.to_dicts(), fitted.titles_for(asked)[0]), as_json)
+    rows = frame.to_dicts()
+    return show(rows, explanation_table(rows, fitted.titles_for(asked)[0], out.width), as_json)
 
 
-@app.command("evaluate", epilog="Example: [bold]starcast evaluate model.starcast ml-100k --split benchmark[/bold]")
+@command("evaluate", epilog="Example: [bold]starcast evaluate model.starcast ml-100k --split benchmark[/bold]")
+@reads_ratings
 def evaluate_command(
     model: ModelFile,
     ratings: Source,
@@ -201,35 +285,30 @@ def evaluate_command(
     ] = None,
     relevant: Annotated[float | None, typer.Option("--relevant", help="The least rating of a relevant item.")] = None,
     split: Part = "all",
-    sep: Separator = None,
-    columns: Columns = None,
-    duplicates: Duplicates = "error",
-    on_bad: OnBad = "error",
-    encoding: Encoding = "utf-8",
+    reading: Reading = AS_FOUND,
     out_file: Out = None,
     as_json: Json = False,
 ) -> None:
     """Measure a model on test ratings: the paper's four measures at each θ, and those without a threshold."""
     fitted = load(model)
-    reading = {"duplicates": duplicates, "on_bad": on_bad, "encoding": encoding}
-    test = named_as_in(fitted, read_source(ratings, split, "test", sep, columns, scores=fitted.scores_, **reading))
+    test = named_as_in(fitted, read_source(ratings, split, "test", reading, scores=fitted.scores_))
     if test.digest() == fitted.digest_:
-        err.print(
-            "[yellow]note:[/yellow] these are the ratings that the model was fitted on, so the figures flatter it."
-        )
+        note("these are the ratings that the model was fitted on, so the figures flatter it.")
     with err.status("evaluating"):
         results = evaluate(fitted, test, threshold or THRESHOLDS, relevant=relevant)
     if out_file is not None:
         return write_table(results.to_frame(), out_file)
-    if as_json:
-        return show(results.rows, None, as_json)
-    out.print(threshold_table(results, metrics.PAPER_MEASURES, f"[bold]{test!r}[/bold]"))
-    out.print()
     overall = [name for name in results.columns if name not in ("model", "threshold", *metrics.PAPER_MEASURES)]
-    return out.print(overall_table(results, overall, "[bold]No threshold[/bold], smaller is better"))
+    tables = Group(
+        threshold_table(results, metrics.PAPER_MEASURES, f"[bold]{test!r}[/bold]"),
+        "",
+        overall_table(results, overall, "[bold]No threshold[/bold], smaller is better"),
+    )
+    return show(results.rows, tables, as_json)
 
 
-@app.command("search", epilog="Example: [bold]starcast search ml-100k --space paper --out trials.csv[/bold]")
+@command("search", epilog="Example: [bold]starcast search ml-100k --space paper --out trials.csv[/bold]")
+@reads_ratings
 def search_command(
     ratings: Source,
     space: Annotated[str, typer.Option("--space", help="A JSON file; paper; or paper:DATASET, that of a data set.")],
@@ -246,20 +325,20 @@ def search_command(
     workers: Workers = None,
     seed: Annotated[int, typer.Option("--seed", help="Seeds folds, draws and models.")] = 0,
     split: Part = "all",
-    sep: Separator = None,
-    columns: Columns = None,
-    duplicates: Duplicates = "error",
+    scores: Scores = None,
+    reading: Reading = AS_FOUND,
     out_file: Out = None,
     as_json: Json = False,
 ) -> None:
     """Try hyper-parameters on folds; tell which settings no other beats."""
     goals = objective or ["nll"]
     chosen = read_space(space) if not space.startswith("paper") else paper_space(model, space[6:] or ratings)
-    table = read_source(ratings, split, "train", sep, columns, duplicates=duplicates)
+    _own_scale(ratings, scores, None)
+    table = read_source(ratings, split, "train", reading, scores=parse_scores(scores))
     results = search(
         model, table, chosen, objectives=goals, n_trials=trials, method=method, n_jobs=jobs, storage=storage,
         engine=engine, workers=workers,
-        cv=int(folds) if folds.isdecimal() else folds, random_state=seed, verbose=err.is_terminal,
+        cv=int(folds) if folds.isdecimal() else folds, random_state=seed, verbose=True,
     )  # fmt: skip
     if out_file is not None:
         return write_table(results.to_frame(), out_file)
@@ -267,7 +346,7 @@ def search_command(
     return show(results.rows, front_table(Front(results, goals).rows, tried, goals, len(results)), as_json)
 
 
-@app.command("reproduce", epilog="Example: [bold]starcast reproduce filmtrust --models resbemf --limit 20[/bold]")
+@command("reproduce", epilog="Example: [bold]starcast reproduce filmtrust --models resbemf --limit 20[/bold]")
 def reproduce_command(
     dataset: Annotated[str, typer.Argument(help=f"One of: {', '.join(EXPERIMENTS)}.")],
     stage: Annotated[
@@ -298,7 +377,7 @@ def reproduce_command(
     return show(facts(run, found), outcome(run, found), as_json)
 
 
-@app.command(epilog="Example: [bold]starcast demo --out report.html[/bold]")
+@command(epilog="Example: [bold]starcast demo --out report.html[/bold]")
 def demo(
     out_file: Annotated[Path, typer.Option("--out", "-o", help="Where to write it.")] = Path("starcast-report.html"),
     as_json: Json = False,
@@ -312,7 +391,7 @@ def demo(
         show({"best": found.best, "report": str(out_file), "results": found.results.rows}, None, as_json)
 
 
-@app.command(epilog="Example: [bold]starcast doctor model.starcast[/bold]")
+@command(epilog="Example: [bold]starcast doctor model.starcast[/bold]")
 def doctor(
     file: Annotated[Path | None, typer.Argument(help="A model file to check, every byte of it.")] = None,
     as_json: Json = False,
@@ -322,17 +401,17 @@ def doctor(
     show([vars(check) for check in checks], examination_table(checks), as_json)
 
 
-app.command(epilog="Example: [bold]starcast recommend model.starcast 196 -n 5 --threshold 0.5[/bold]")(recommend)
-app.command(epilog="Example: [bold]starcast shards ratings-*.parquet --out table --memory 1GB[/bold]")(shards)
-app.command(epilog="Example: [bold]starcast threshold model.starcast new.csv --accuracy 0.6[/bold]")(threshold)
-app.command(epilog="Example: [bold]starcast sets model.starcast new.csv 196 242 --alpha 0.2[/bold]")(sets)
-app.command(epilog="Example: [bold]starcast serve model.starcast --port 8080[/bold]")(serve)
+command(epilog="Example: [bold]starcast recommend model.starcast 196 -n 5 --threshold 0.5[/bold]")(recommend)
+command(epilog="Example: [bold]starcast shards ratings-*.parquet --out table --memory 1GB[/bold]")(shards)
+command(epilog="Example: [bold]starcast threshold model.starcast new.csv --accuracy 0.6[/bold]")(threshold)
+command(epilog="Example: [bold]starcast sets model.starcast new.csv 196 242 --alpha 0.2[/bold]")(sets)
+command(epilog="Example: [bold]starcast serve model.starcast --port 8080[/bold]")(serve)
 
 ORDER = [
-    "demo", "datasets", "fit", "predict", "recommend", "explain", "evaluate", "threshold", "sets", "search", "serve",
-    "shards", "reproduce", "doctor",
+    "demo", "datasets", "fit", "update", "predict", "recommend", "explain", "evaluate", "threshold", "sets", "search",
+    "serve", "shards", "reproduce", "doctor",
 ]  # fmt: skip
-app.registered_commands.sort(key=lambda command: ORDER.index(command.name or command.callback.__name__))  # type: ignore[union-attr]
+app.registered_commands.sort(key=lambda made: ORDER.index(made.name or made.callback.__name__))  # type: ignore[union-attr]
 
 
 @app.callback(invoke_without_command=True)

@@ -1,33 +1,43 @@
 """What the commands share: options, ratings read from a file or a data set, tables written, answers shown."""
 
+import contextlib
 import dataclasses
+import decimal
+import functools
+import inspect
 import json
 import re
+import shlex
+import shutil
 import sys
+import tempfile
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
-from rich.console import Console
+from rich.markup import escape
+from rich.text import Text
+from typer.core import TyperCommand
 
 from starcast import trust
 from starcast.datasets import DATASETS, load_dataset
-from starcast.errors import ParameterError, choose, plural
+from starcast.errors import FileError, ParameterError, StarcastError, choose, plural
 from starcast.files import check_target, replacing
 from starcast.io import read_pairs, read_ratings
 from starcast.models import Model
 from starcast.names import strings
 from starcast.ratings import Ratings
 from starcast.split import benchmark_split
+from starcast.streams import SafeConsole, visible, writing
 
-out = Console()
-err = Console(stderr=True)
+out = SafeConsole()
+err = SafeConsole(stderr=True)
 
-ARGUMENT = re.compile(
-    r"""\b(on_bad|duplicates|encoding|sep|columns|accuracy|mae|coverage)=(\([^)]*\)|(?:["'][^"']+["'](?:, | or )?)*)"""
-)
 WRITERS = {".csv": "write_csv", ".parquet": "write_parquet", ".json": "write_json"}
+MOST_SCORES = 10_000  # of a scale that is written as a range; the library has the last word
+NEGATIVE = re.compile(r"-\d+(\.\d+)?")
 
 
 def check_ending(path: Path | None) -> Path | None:
@@ -51,53 +61,234 @@ Threshold = Annotated[
 ]
 User = Annotated[str | None, typer.Argument(metavar="USER", help="A user's name.")]
 Item = Annotated[list[str] | None, typer.Argument(metavar="ITEM", help="One or more items.")]
-Pairs = Annotated[Path | None, typer.Option("--pairs", help="A file with a user and an item column instead.")]
+Pairs = Annotated[
+    Path | None, typer.Option("--pairs", help="A file with a user and an item column instead; - is standard input.")
+]
 Out = Annotated[
     Path | None,
     typer.Option("--out", "-o", callback=check_ending, help="Write the table here: .csv, .parquet or .json."),
 ]
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file that `starcast fit` wrote.")]
 NewRatings = Annotated[
-    Path | None,
+    str | None,
     typer.Option("--ratings", help="Ask for the users of this file instead, who need not have been there in training."),
 ]
-Source = Annotated[str, typer.Argument(metavar="RATINGS", help="A ratings file, or a data set of `starcast datasets`.")]
+Source = Annotated[
+    str,
+    typer.Argument(
+        metavar="RATINGS", help="A ratings file, - for standard input, or a data set of `starcast datasets`."
+    ),
+]
 Part = Annotated[
     str,
     typer.Option("--split", help="all: every rating; benchmark: the part of the paper's split that fits the command."),
 ]
-Separator = Annotated[str | None, typer.Option("--sep", help="What separates the columns; found out if not given.")]
-Columns = Annotated[
+Scores = Annotated[
     str | None,
-    typer.Option("--columns", help="User, item, rating (and time) column by name or position: user,item,rating"),
+    typer.Option("--scores", help="The whole scale: 1..5, 0.5..5:0.5 (with a step) or 1,2,3; else what occurs."),
 ]
-Duplicates = Annotated[str, typer.Option("--duplicates", help="Pairs rated twice: error, first, last or mean.")]
-OnBad = Annotated[str, typer.Option("--on-bad", help="Lines that cannot be read: error or skip.")]
-Encoding = Annotated[str, typer.Option("--encoding", help="Of a text file.")]
+Titles = Annotated[
+    Path | None, typer.Option("--titles", help="A file with a title for each item: an item and a title column.")
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class Reading:
+    """How a ratings file is read: the options of every command that reads one."""
+
+    sep: Annotated[str | None, typer.Option("--sep", help="What separates the columns; found out if not given.")] = None
+    columns: Annotated[
+        str | None,
+        typer.Option("--columns", help="User, item, rating (and time) column by name or position: user,item,rating"),
+    ] = None
+    duplicates: Annotated[str, typer.Option("--duplicates", help="Pairs rated twice: error, first, last or mean.")] = (
+        "error"
+    )
+    header: Annotated[
+        bool | None,
+        typer.Option("--header/--no-header", help="Whether the first line names the columns; found out if not given."),
+    ] = None
+    on_bad: Annotated[str, typer.Option("--on-bad", help="Lines that cannot be read: error or skip.")] = "error"
+    encoding: Annotated[str, typer.Option("--encoding", help="Of a text file.")] = "utf-8"
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of :func:`starcast.read_ratings` that the options ask for."""
+        told = {"sep": parse_separator(self.sep), "columns": parse_columns(self.columns)}
+        return dataclasses.asdict(self) | told
+
+    def given(self) -> list[str]:
+        """Return the options that were given."""
+        fields = dataclasses.fields(self)
+        return [f"--{f.name.replace('_', '-')}" for f in fields if getattr(self, f.name) != f.default]
+
+
+AS_FOUND = Reading()
+
+
+def reads_ratings(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options of :class:`Reading` where it has the parameter `reading`."""
+    own = inspect.signature(command)
+    options = [
+        inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default, annotation=f.type)
+        for f in dataclasses.fields(Reading)
+    ]
+    parameters = [
+        option
+        for parameter in own.parameters.values()
+        for option in (options if parameter.name == "reading" else [parameter])
+    ]
+    parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
+
+    @functools.wraps(command)
+    def with_options(**given: Any) -> Any:
+        reading = Reading(**{option.name: given.pop(option.name) for option in options})
+        return command(**given, reading=reading)
+
+    with_options.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+    with_options.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return with_options
+
+
+class Command(TyperCommand):
+    """A command that takes negative numbers as arguments, and whose errors name only options that it has."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put the options first and the arguments behind ``--``: a negative number is no option."""
+        takes_value = {
+            name: not getattr(param, "is_flag", False) and not getattr(param, "count", False)
+            for param in self.get_params(ctx)
+            for name in (*param.opts, *param.secondary_opts)
+        }
+        options: list[str] = []
+        arguments: list[str] = []
+        words = iter(args)
+        for word in words:
+            if word == "--":
+                arguments.extend(words)
+            elif word[:1] != "-" or word == "-" or NEGATIVE.fullmatch(word):
+                arguments.append(word)
+            else:
+                options.append(word)
+                if takes_value.get(word) and (value := next(words, None)) is not None:
+                    options.append(value)
+        with self._named_by_options():
+            return super().parse_args(ctx, [*options, "--", *arguments])
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        with self._named_by_options():
+            return super().invoke(ctx)
+
+    @contextlib.contextmanager
+    def _named_by_options(self) -> Iterator[None]:
+        try:
+            yield
+        except StarcastError as error:
+            names = [name for param in self.params for name in param.opts]
+            raise StarcastError(in_options(str(error), names)) from error
+
+
+PARAMETERS = ("update", "device")  # of models, as far as errors recommend them
+ARGUMENTS = (
+    "sep|columns|header|duplicates|on_bad|encoding|ids|scores|titles|accuracy|mae|coverage|candidates|exclude|engine|"
+    + "|".join(PARAMETERS)
+)
+ARGUMENT = re.compile(
+    rf"""\b({ARGUMENTS})=(\([^)]*\)|\[[^]]*\]|["'][^"']+["'](?:(?:, (?:or )?| or )["'][^"']+["'])*|(?=[ ,.;)]|$))"""
+)
+SENTENCE = re.compile(r"""(?<=[.?!]) (?=[A-Z])""")
+VALUES = {"scores": "LOW..HIGH", "titles": "FILE"}  # what to write where a message names an argument without a value
+
+
+def in_options(message: str, options: Collection[str]) -> str:
+    """Return an error of the library in the words of a command with these options.
+
+    A sentence that recommends an argument which the command does not take is left out.
+
+    >>> in_options('rating must be a number. Fix it, or pass on_bad="skip".', ["--on-bad"])
+    'rating must be a number. Fix it, or pass --on-bad skip.'
+    >>> in_options('rating must be a number. Fix it, or pass on_bad="skip".', [])
+    'rating must be a number.'
+    >>> in_options("The line looks separated by ';': pass sep=';'.", ["--sep"])
+    "The line looks separated by ';': pass --sep ';'."
+    """
+
+    def option(found: re.Match[str]) -> str:
+        name, values = spelling(found[1]), found[2]
+        if name not in options and not name.endswith("="):
+            return found[0]
+        if values[:1] in ("(", "["):  # a sequence is written with commas alone
+            values = shlex.quote(re.sub(r"[\s\"']", "", values[1:-1]))
+        values = _unquoted(values) or VALUES.get(found[1], "")
+        return name + values if name.endswith("=") else f"{name} {values}" if values else name
+
+    def spelling(name: str) -> str:
+        written = f"--{name.replace('_', '-')}"
+        if written not in options and name in PARAMETERS and "--param" in options:
+            return f"-p {name}="
+        return written
+
+    def is_for_this_command(sentence: str) -> bool:
+        named = [spelling(found[1]) for found in ARGUMENT.finditer(sentence)]
+        return all(name in options or name.endswith("=") for name in named)
+
+    first, *others = SENTENCE.split(message)
+    return ARGUMENT.sub(option, " ".join([first, *filter(is_for_this_command, others)]))
+
+
+def _unquoted(values: str) -> str:
+    """Return quoted values as a shell takes them."""
+    return re.sub(r"""(["'])(.*?)\1""", lambda found: shlex.quote(found[2]), values)
 
 
 def read_source(
     source: str,
     split: str,
     part: str,
-    sep: str | None = None,
-    columns: str | None = None,
+    reading: Reading = AS_FOUND,
     *,
     scores: object = None,
-    **options: str,
+    titles: Path | None = None,
 ) -> Ratings:
     """Return the ratings of a data set or of a file, all or one part of them.
 
-    `scores` is the scale, where it is known; `options` are those of :func:`starcast.read_ratings`.
+    `scores` is the scale, where it is known.
     """
     choose("split", split, ["all", "benchmark"])
-    with err.status(f"reading {source}"):
-        if source in DATASETS and not Path(source).is_file():
-            table = load_dataset(source)
-        else:
-            how = {"sep": parse_separator(sep), "columns": parse_columns(columns), "scores": scores}
-            table = read_ratings(source, **how, **options)  # type: ignore[arg-type]
+    with err.status(f"reading {escape(source)}"):
+        table = load_dataset(source) if is_dataset(source) else read_file(source, reading, scores, titles)
         return table if split == "all" else getattr(benchmark_split(table), part)
+
+
+def is_dataset(source: str) -> bool:
+    """Tell whether a data set is meant rather than a file."""
+    return source in DATASETS and not Path(source).is_file()
+
+
+def read_file(source: str, reading: Reading, scores: object = None, titles: Path | None = None) -> Ratings:
+    """Return the ratings of a file, or of standard input, and tell how many lines were left out."""
+    with named_file(source) as file:
+        return read_ratings(file, scores=scores, **reading.arguments())
+
+
+@contextlib.contextmanager
+def named_file(source: str | Path) -> Iterator[Path]:
+    """Give the file of that name; what standard input holds, if the name is ``-``, becomes a file for the time."""
+    if str(source) != "-":
+        yield Path(source)
+        return
+    with tempfile.TemporaryDirectory(prefix="starcast-") as folder:
+        file = Path(folder) / "standard input"
+        try:
+            with file.open("wb") as copy:
+                if sys.stdin is not None:
+                    shutil.copyfileobj(sys.stdin.buffer, copy)
+        except OSError as error:
+            raise FileError(f"standard input could not be read: {error.strerror or error}.") from None
+        try:
+            yield file
+        except StarcastError as error:
+            raise StarcastError(str(error).replace(str(file), file.name)) from error
 
 
 def parse_columns(columns: str | None) -> list[str | int] | None:
@@ -110,13 +301,49 @@ def parse_separator(sep: str | None) -> str | None:
     return sep.replace("\\t", "\t") if sep else None
 
 
-def fold_file(model: Model, file: Path) -> Model:
+def parse_scores(text: str | None) -> list[float] | None:
+    """Return the scale that is written as a range, with a step or without, or as a list.
+
+    >>> parse_scores("1..5"), parse_scores("0.5..2:0.5"), parse_scores("1,2,4")
+    ([1.0, 2.0, 3.0, 4.0, 5.0], [0.5, 1.0, 1.5, 2.0], [1.0, 2.0, 4.0])
+    """
+    if text is None:
+        return None
+    span, _, step_text = text.partition(":")
+    try:
+        if ".." not in span:
+            return [float(number) for number in text.split(",")]
+        low, high = (decimal.Decimal(end.strip()) for end in span.split("..", 1))
+        step = decimal.Decimal(step_text.strip() or 1)
+        count = int((high - low) / step) + 1
+        if step <= 0 or not 2 <= count <= MOST_SCORES or low + (count - 1) * step != high:
+            raise ValueError
+    except (ValueError, OverflowError, decimal.DecimalException):
+        raise ParameterError(
+            f"a scale must be a range such as 1..5 or 0.5..5:0.5, or a list such as 1,2,3, got {text!r}."
+        ) from None
+    return [float(low + at * step) for at in range(count)]
+
+
+def parse_names(text: str) -> list[str]:
+    """Return the names that are written with commas, or one a line in the file of that name."""
+    if text != "-" and not Path(text).is_file():
+        return [name.strip() for name in text.split(",") if name.strip()]
+    with named_file(text) as file:
+        try:
+            lines = file.read_text(encoding="utf-8-sig").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "it is no UTF-8 text"
+            raise FileError(f"{text} cannot be read: {reason}.") from None
+    return [line.strip() for line in lines if line.strip()]
+
+
+def fold_file(model: Model, file: str, reading: Reading = AS_FOUND) -> Model:
     """Return the model of the users whose ratings are in the file, and tell how many of these say nothing to it."""
-    table = named_as_in(model, read_ratings(file, scores=model.scores_))
+    table = named_as_in(model, read_file(file, reading, model.scores_))
     folded = model.fold_in(table)
     if folded.n_left_out:
-        count = f"{folded.n_left_out:,} of {plural(len(table), 'rating')}"
-        err.print(f"[yellow]note:[/yellow] left out {count}: the model does not know their items.", soft_wrap=True)
+        note(f"left out {folded.n_left_out:,} of {plural(len(table), 'rating')}: the model does not know their items.")
     return folded
 
 
@@ -137,7 +364,10 @@ def read_question(
     """Return the users and items that are asked for: a user and some items, or the pairs of a file."""
     if (pairs is None) == (user is None or not items):
         raise ParameterError("give a user and at least one item, or a file with --pairs.")
-    user_texts, item_texts = ([user or ""], items or []) if pairs is None else read_pairs(pairs)
+    if pairs is None:
+        return model.parse_users([user or ""]), model.parse_items(items or [])
+    with named_file(pairs) as file:
+        user_texts, item_texts = read_pairs(file)
     return model.parse_users(user_texts), model.parse_items(item_texts)
 
 
@@ -164,40 +394,47 @@ def parse_parameter(text: str) -> tuple[str, Any]:
         raise ParameterError(f"a parameter must read name=value, got {text!r}.")
     try:
         return name, json.loads({"True": "true", "False": "false", "None": "null"}.get(value, value))
-    except ValueError:
+    except (ValueError, RecursionError):
         return name, value
 
 
 def write_table(frame: Any, path: Path) -> None:
     """Write a table in the format that the ending of the file names."""
+    import polars as pl
+
     with replacing(path) as temporary:
-        getattr(frame, WRITERS[path.suffix.lower()])(temporary)
-    err.print(f"{len(frame):,} rows written to {path}", highlight=False)
+        try:
+            getattr(frame, WRITERS[path.suffix.lower()])(temporary)
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:  # how Polars reports a full disk
+            raise OSError(str(error).partition("\n")[0]) from None
+    note(f"{plural(len(frame), 'row')} written to {path}", kind="")
+
+
+def note(message: str, kind: str = "note:") -> None:
+    """Print a line for people to stderr."""
+    err.print(Text.assemble((f"{kind} " if kind else "", "yellow"), visible(message)), soft_wrap=True, highlight=False)
 
 
 def show(data: Any, table: Any, as_json: bool) -> None:
-    """Print data as JSON for programs, or a table for people."""
-    if as_json:
-        sys.stdout.write(json.dumps(plain(data), allow_nan=False, ensure_ascii=False) + "\n")
-    else:
-        out.print(table)
+    """Print data as JSON for programs, or a table or text for people."""
+    with writing():
+        if as_json:
+            print(as_json_text(data))
+        elif isinstance(table, str):
+            out.print(Text("\n".join(map(visible, table.split("\n")))), soft_wrap=True)
+        else:
+            out.print(table)
 
 
-def in_options(message: str) -> str:
-    """Return an error of the library in the words of the command line: ``on_bad="skip"`` is ``--on-bad skip`` there."""
-
-    def option(found: re.Match[str]) -> str:
-        name, values = found[1].replace("_", "-"), found[2].replace('"', "").replace("'", "")
-        if values.startswith("("):  # a tuple is written with commas alone
-            values = values[1:-1].replace(" ", "")
-        return f"--{name} {values}" if values else f"--{name}"
-
-    return ARGUMENT.sub(option, message)
+def as_json_text(data: Any) -> str:
+    """Return data as JSON, in ASCII where stdout is not UTF-8."""
+    whole = (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "") != "utf8"
+    return json.dumps(plain(data), allow_nan=False, ensure_ascii=whole)
 
 
 def plain(value: Any) -> Any:
     """Return what JSON can hold: NaN and infinity, which it cannot, become null."""
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return {str(key): plain(entry) for key, entry in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain(entry) for entry in value]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 import starcast
@@ -141,8 +142,8 @@ def _print(console: Console, demo: Demo, ratings: Ratings, forecasts: Forecasts,
     console.print()
     console.print(
         forecast_table(
-            forecasts.names, forecasts.answer, forecasts.threshold, truth=forecasts.truth,
+            forecasts.names, forecasts.answer, forecasts.threshold, truth=forecasts.truth, width=console.width,
             title=f"[bold]Forecasts of {demo.best}[/bold]. {forecasts.caption}",
         )
     )  # fmt: skip
-    console.print(f"\nreport page: [bold]{path.resolve()}[/bold]")
+    console.print(f"\nreport page: [bold]{escape(str(path.resolve()))}[/bold]", soft_wrap=True)

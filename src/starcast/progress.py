@@ -1,37 +1,74 @@
 """How far long work has come, and how long it will still take."""
 
 import contextlib
+import sys
 import time
 from collections.abc import Iterator
 
 from starcast.journal import OnProgress
 
+SHORT, LONG = 2.0, 60.0  # seconds between two lines: at least, and at most while tasks are done
+STEP = 0.1  # share of the tasks between two lines
+
 
 @contextlib.contextmanager
 def progress_bar(title: str, show: bool = True) -> Iterator[OnProgress]:
-    """Give a function of (tasks done, tasks in all) that draws a bar on stderr with an estimate of the time left.
+    """Give a function of (tasks done, tasks in all) that tells on stderr how far the work has come.
 
-    The estimate counts from the first call, so that what was done before it does not make the work look fast.
+    A terminal and a notebook get a bar, anything else a plain line every tenth of the work. The estimate of the time
+    left counts from the first call, so that what was done before it does not make the work look fast.
     """
     if not show:
         yield lambda done, total: None
         return
     from rich.console import Console
+
+    console = Console(stderr=True)
+    if console.is_terminal or console.is_jupyter:
+        with _bar(title, console) as on_progress:
+            yield on_progress
+    else:
+        yield _lines(title)
+
+
+@contextlib.contextmanager
+def _bar(title: str, console: object) -> Iterator[OnProgress]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[left]}"))
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with Progress(*columns, console=console, transient=True) as bar:  # type: ignore[arg-type]
         task = bar.add_task(title, total=None, left="")
-        start: list[tuple[float, int]] = []
+        clock = _Clock()
+        yield lambda done, total: bar.update(task, completed=done, total=total, left=clock.left(done, total))
 
-        def on_progress(done: int, total: int) -> None:
-            if not start:
-                start.append((time.perf_counter(), done))
-            began, before = start[0]
-            left = time_left(done - before, total - done, time.perf_counter() - began)
-            bar.update(task, completed=done, total=total, left=left)
 
-        yield on_progress
+def _lines(title: str) -> OnProgress:
+    """Return a function that writes a line for each tenth of the work, and for each minute of a long one."""
+    clock = _Clock()
+    told = [time.perf_counter(), 0.0]  # when the last line was written, and at which share
+
+    def on_progress(done: int, total: int) -> None:
+        left, now = clock.left(done, total), time.perf_counter()
+        since, share = now - told[0], done / max(total, 1)
+        is_step = share - told[1] >= STEP or told[1] == 0  # the first line as soon as there is an estimate
+        if done >= total or (since >= SHORT and is_step) or since >= LONG:
+            told[:] = [now, share]
+            print(f"{title}: {done:,} of {total:,}{', ' if left else ''}{left}", file=sys.stderr, flush=True)
+
+    return on_progress
+
+
+class _Clock:
+    """Estimates the time left from the tasks done since the first call."""
+
+    def __init__(self) -> None:
+        self.start: tuple[float, int] | None = None
+
+    def left(self, done: int, total: int) -> str:
+        if self.start is None:
+            self.start = (time.perf_counter(), done)
+        began, before = self.start
+        return time_left(done - before, total - done, time.perf_counter() - began)
 
 
 def time_left(done: int, missing: int, seconds: float) -> str:
@@ -42,7 +79,15 @@ def time_left(done: int, missing: int, seconds: float) -> str:
     """
     if done <= 0 or missing <= 0:
         return ""
-    left = seconds / done * missing
-    if left < 90:
-        return f"about {left:.0f} s left"
-    return f"about {left / 60:.0f} min left" if left < 5400 else f"about {left / 3600:.1f} h left"
+    return f"about {duration(seconds / done * missing)} left"
+
+
+def duration(seconds: float) -> str:
+    """Return a time as people say it.
+
+    >>> duration(0.2), duration(42.4), duration(150), duration(8000)
+    ('1 s', '42 s', '2 min', '2.2 h')
+    """
+    if seconds < 90:
+        return f"{max(seconds, 1):.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

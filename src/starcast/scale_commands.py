@@ -2,30 +2,30 @@
 
 import contextlib
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 from rich.progress import Progress
 
 from starcast.console import (
-    Columns,
-    Duplicates,
-    Encoding,
+    AS_FOUND,
     Json,
     ModelFile,
     NewRatings,
-    OnBad,
-    Separator,
+    Reading,
+    Scores,
     Threshold,
     check_ending,
     err,
     fold_file,
-    parse_columns,
-    parse_separator,
+    note,
+    out,
+    parse_names,
+    parse_scores,
     parse_threshold,
+    reads_ratings,
     show,
     write_table,
 )
@@ -35,7 +35,7 @@ from starcast.distributed.lists import recommend_all
 from starcast.distributed.shardfiles import MANIFEST
 from starcast.distributed.shards import Shards
 from starcast.errors import ClusterWarning, ParameterError, choose, plural
-from starcast.models import load
+from starcast.models import Model, load
 from starcast.models.ranking import codes_of
 from starcast.terminal import recommendation_table
 
@@ -45,7 +45,6 @@ State = Annotated[
     Path | None,
     typer.Option("--checkpoint", help="A folder for the state of a fit by an engine, which goes on from there."),
 ]
-UNTOLD = {"sep": None, "columns": None, "duplicates": "error", "on_bad": "error", "encoding": "utf-8"}
 
 
 def make_engine(name: str | None, workers: int | None, checkpoint: Path | None) -> RayEngine | None:
@@ -59,17 +58,17 @@ def make_engine(name: str | None, workers: int | None, checkpoint: Path | None) 
     return RayEngine(workers=2 if workers is None else workers, checkpoint=checkpoint)
 
 
-def open_shards(
-    source: str, engine: RayEngine | None, is_whole_wanted: bool, reading: Mapping[str, Any]
-) -> Shards | None:
-    """Return the shards that `starcast shards` left in a folder, if the source is one; they have been read already."""
+def open_shards(source: str, engine: RayEngine | None, is_whole_wanted: bool, given: Sequence[str]) -> Shards | None:
+    """Return the shards that `starcast shards` left in a folder, if the source is one; they have been read already.
+
+    `given` are the options about reading that were given.
+    """
     if not (Path(source) / MANIFEST).is_file():
         return None
     if engine is None:
         raise ParameterError(f"{source} holds shards, which are fitted by an engine. Add --engine ray.")
     if is_whole_wanted:
         raise ParameterError(f"--calibrate and --split need a table in memory, got the shards in {source}.")
-    given = [f"--{name.replace('_', '-')}" for name, value in reading.items() if value != UNTOLD[name]]
     if given:
         raise ParameterError(
             f"{' and '.join(given)} must be given to `starcast shards`, which has read the ratings in {source}."
@@ -86,7 +85,7 @@ def losses_told() -> Iterator[None]:
 
         def tell(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
             if issubclass(category, ClusterWarning):
-                err.print(f"[bold yellow]note:[/bold yellow] {escape(str(message))}", soft_wrap=True)
+                note(str(message))
             else:
                 show_others(message, category, *where, **more)
 
@@ -94,15 +93,13 @@ def losses_told() -> Iterator[None]:
         yield
 
 
+@reads_ratings
 def shards(
-    ratings: Annotated[list[str], typer.Argument(metavar="RATINGS…", help="Files, patterns or folders.")],
+    ratings: Annotated[list[str], typer.Argument(metavar="RATINGS...", help="Files, patterns or folders.")],
     folder: Annotated[Path, typer.Option("--out", "-o", help="A new folder.")],
     memory: Annotated[str, typer.Option("--memory", help="What ratings may take of it, such as 500MB.")] = "1GB",
-    sep: Separator = None,
-    columns: Columns = None,
-    duplicates: Duplicates = "error",
-    on_bad: OnBad = "error",
-    encoding: Encoding = "utf-8",
+    scores: Scores = None,
+    reading: Reading = AS_FOUND,
     engine: Engine = None,
     workers: Workers = None,
     as_json: Json = False,
@@ -110,9 +107,8 @@ def shards(
     """Cut ratings that need not fit in memory into a folder that a fit on many machines reads."""
     with losses_told(), err.status("reading") as status:
         table = cut_ratings(
-            ratings, folder, memory=memory, sep=parse_separator(sep), columns=parse_columns(columns),
-            duplicates=duplicates, on_bad=on_bad, encoding=encoding, engine=engine, workers=workers,
-            on_progress=lambda doing, done: status.update(f"{doing}: {done:,} done"),
+            ratings, folder, memory=memory, scores=parse_scores(scores), **reading.arguments(),
+            engine=engine, workers=workers, on_progress=lambda doing, done: status.update(f"{doing}: {done:,} done"),
         )  # fmt: skip
     facts = {
         "folder": str(folder),
@@ -126,13 +122,21 @@ def shards(
     show(facts, f"{counted} and {plural(len(table.items), 'item')} written to {folder}", as_json)
 
 
+@reads_ratings
 def recommend(
     model: ModelFile,
     users: Annotated[list[str] | None, typer.Argument(help="Users' names; all users if none is given.")] = None,
     n: Annotated[int, typer.Option("--number", "-n", help="How many items a user.")] = 10,
     threshold: Threshold = None,
     include_seen: Annotated[bool, typer.Option("--include-seen", help="Also what the user has rated already.")] = False,
+    exclude: Annotated[
+        str | None, typer.Option("--exclude", help="Items never to list: a file with one a line, or 1,2,3.")
+    ] = None,
+    candidates: Annotated[
+        str | None, typer.Option("--candidates", help="The items to choose from: a file with one a line, or 1,2,3.")
+    ] = None,
     ratings: NewRatings = None,
+    reading: Reading = AS_FOUND,
     out_file: Annotated[
         Path | None,
         typer.Option("--out", "-o", help="Write here: a table (.csv, .parquet, .json), or Parquet parts to a folder."),
@@ -145,6 +149,10 @@ def recommend(
     to_folder = out_file is not None and not out_file.suffix
     if (engine is not None or workers is not None) and (not to_folder or users or ratings):
         raise ParameterError("an engine recommends to all users of the model, to a folder: --out lists/ --engine ray")
+    if to_folder and (exclude is not None or candidates is not None):
+        raise ParameterError(
+            f"--exclude and --candidates are for a table: give {out_file} an ending, such as .csv or .parquet."
+        )
     with losses_told(), Progress(console=err, transient=True, disable=not err.is_terminal) as progress:
         task = progress.add_task("recommending", total=None)
 
@@ -165,13 +173,24 @@ def recommend(
                 f"{out_file} an ending, such as .csv or .parquet."
             )
         check_ending(out_file)
-        fitted = load(model) if ratings is None else fold_file(load(model), ratings)
+        fitted = load(model) if ratings is None else fold_file(load(model), ratings, reading)
         whom = fitted.parse_users(users) if users else None
         if whom is not None and len(whom) == 1:
             codes_of(fitted, whom, "user")  # one unknown user is a typing mistake; in a batch, a newcomer
         frame = fitted.recommend(
-            whom, n, parse_threshold(threshold), exclude_seen=not include_seen, on_progress=tell
+            whom, n, parse_threshold(threshold), exclude_seen=not include_seen,
+            candidates=_choice(fitted, candidates, exclude), on_progress=tell,
         )  # fmt: skip
     if out_file is not None:
         return write_table(frame, out_file)
-    return show(frame.to_dicts(), recommendation_table(frame.to_dicts()), as_json)
+    return show(frame.to_dicts(), recommendation_table(frame.to_dicts(), out.width), as_json)
+
+
+def _choice(model: Model, candidates: str | None, exclude: str | None) -> list[Any] | None:
+    """Return the items to choose from, without those that are never to be listed; None is all."""
+    if candidates is None and exclude is None:
+        return None
+    known = model.items_[model.item_counts_ > 0].tolist()
+    chosen = known if candidates is None else model.parse_items(parse_names(candidates))
+    never = set() if exclude is None else set(model.parse_items(parse_names(exclude)))
+    return [item for item in chosen if item not in never]

@@ -1,7 +1,7 @@
 """What people see in a terminal: little bars, tables, one line for a mistake."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,18 +11,28 @@ from rich.text import Text
 
 from starcast.distribution import Distribution, kind_of
 from starcast.results import Results
+from starcast.streams import visible
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 KEPT, WITHHELD = "green", "bright_black"
+FEWEST_BARS, SHORTEST_NAME, LONGEST_NAME = 10, 6, 34
+GAP = 2  # blanks between two columns
 
 
-def bars(probs: npt.ArrayLike) -> str:
-    """Return one bar per score, the likeliest as high as a line.
+def cell(text: object) -> Text:
+    """Return text from data for a cell: neither its brackets nor its control characters mean anything there."""
+    return Text(visible(str(text)))
 
-    >>> bars([0.0, 0.1, 0.3, 0.6])
-    '▁▂▅█'
+
+def bars(probs: npt.ArrayLike, most: int | None = None) -> str:
+    """Return one bar per score, the likeliest as high as a line; at most `most` bars, each for a run of scores.
+
+    >>> bars([0.0, 0.1, 0.3, 0.6]), bars([0.0, 0.1, 0.3, 0.6], most=2)
+    ('▁▂▅█', '▂█')
     """
     heights = np.asarray(probs, np.float64)
+    if most is not None and most < len(heights):
+        heights = np.array([part.sum() / len(part) for part in np.array_split(heights, most)])
     top = heights.max()
     steps = np.rint(heights / (top if top > 0 else 1) * (len(BLOCKS) - 1)).astype(int)
     return "".join(BLOCKS[step] for step in steps)
@@ -83,74 +93,118 @@ def forecast_table(
     known: Sequence[bool] | None = None,
     title: str = "",
     users: Sequence[Any] | None = None,
+    ids: Sequence[Any] | None = None,
+    width: int = 80,
 ) -> Table:
     """Return a table with a forecast per row: bars over the scores, prediction, reliability, the rating if known.
 
-    `users` are those of the rows, where they are not all the same.
+    `names` are the items, or their titles if `ids` are the items; `users` are those of the rows, where they are not all
+    the same. Where the scale has more scores than a table of `width` columns has room for, a bar stands for several.
     """
-    table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False, padding=(0, 1))
-    if users is not None:
-        table.add_column("user", overflow="ellipsis", no_wrap=True, max_width=20)
-    table.add_column("item", overflow="ellipsis", no_wrap=True, max_width=34)
-    table.add_column(f"{answer.scores[0]:g}–{answer.scores[-1]:g}", no_wrap=True, min_width=len(answer.scores))
-    table.add_column("forecast", justify="right", no_wrap=True, min_width=8)
-    table.add_column("reliable", justify="right", no_wrap=True, min_width=8)
-    if truth is not None:
-        table.add_column("rated", justify="right")
+    columns = _named_pairs(users, ids, names, known)
+    figures = {"forecast": 8, "reliable": 8} | ({} if truth is None else {"rated": 5})
+    scale = f"{answer.scores[0]:g}–{answer.scores[-1]:g}"
+    room = width - sum(_natural(columns).values()) - sum(figures.values()) - GAP * (len(columns) + len(figures))
+    n_bars = min(len(answer.scores), max(room, FEWEST_BARS))
+    table = _table(columns | {scale: max(n_bars, len(scale))} | figures, width, title)
+    table.columns[len(columns)].justify = "left"
     prediction, reliability = answer.point(point), answer.reliability(kind_of(threshold))
     keep = answer.keep(threshold if threshold is not None else 0.0)
-    for at, name in enumerate(names):
-        note = "" if known is None or known[at] else " (unknown pair)"
-        shown = number(float(prediction[at]), 1 if point != "mean" else 2) if keep[at] else "withheld"
-        cells: list[str | Text] = [Text(name + note), bars(answer.probs[at]), shown, f"{reliability[at]:.0%}"]
-        if users is not None:
-            cells.insert(0, Text(str(users[at])))
-        if truth is not None:
-            cells.append(f"{truth[at]:g}")
-        table.add_row(*cells, style=KEPT if keep[at] else WITHHELD)
+    for at in range(len(names)):
+        forecast = number(float(prediction[at]), 1 if point != "mean" else 2) if keep[at] else "withheld"
+        cells = [column[at] for column in columns.values()]
+        rated = [] if truth is None else [f"{truth[at]:g}"]
+        style = KEPT if keep[at] else WITHHELD
+        table.add_row(*cells, bars(answer.probs[at], n_bars), forecast, f"{reliability[at]:.0%}", *rated, style=style)
     return table
 
 
-def recommendation_table(rows: Sequence[dict[str, Any]]) -> Table:
+def recommendation_table(rows: Sequence[dict[str, Any]], width: int = 80) -> Table:
     """Return recommendations as a table; the user is told once a list."""
-    table = Table(header_style="bold", box=None, pad_edge=False, padding=(0, 2))
-    for name, side in (("user", "left"), ("rank", "right"), ("item", "left"), ("prediction", "right"),
-                       ("mean", "right"), ("reliability", "right")):  # fmt: skip
-        table.add_column(name, justify=side)  # type: ignore[arg-type]
-    before = None
-    for row in rows:
-        user = "" if row["user"] == before else str(row["user"])
-        before = row["user"]
-        table.add_row(
-            Text(user), str(row["rank"]), Text(str(row.get("title") or row["item"])), f"{row['prediction']:g}",
-            f"{row['mean']:.2f}", f"{row['reliability']:.0%}",
-        )  # fmt: skip
+    users = ["" if at and row["user"] == rows[at - 1]["user"] else row["user"] for at, row in enumerate(rows)]
+    columns = _columns(users, [row["item"] for row in rows], [row.get("title") or "" for row in rows])
+    user = {"user": columns.pop("user")}
+    figures = {"forecast": 8, "mean": 4, "reliable": 8}
+    table = _table({**user, "rank": 4, **columns, **figures}, width)
+    for at, row in enumerate(rows):
+        names = [column[at] for column in columns.values()]
+        numbers = (f"{row['prediction']:g}", f"{row['mean']:.2f}", f"{row['reliability']:.0%}")
+        table.add_row(user["user"][at], str(row["rank"]), *names, *numbers)
     if not rows:
         table.caption = "Nothing is reliable enough. Lower the threshold."
     return table
 
 
-def explanation_table(rows: Sequence[dict[str, Any]], name: str) -> Table:
+def explanation_table(rows: Sequence[dict[str, Any]], name: str, width: int = 80) -> Table:
     """Return the ratings that moved a forecast, and how far each moved its mean."""
-    title = Text(f"what moved the forecast for {name}")
-    table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False, padding=(0, 2))
-    table.add_column("item", overflow="ellipsis", no_wrap=True, max_width=46)
-    for column in ("rating", "mean", "probability"):
-        table.add_column(column, justify="right", no_wrap=True)
-    for row in rows:
-        item = Text(str(row.get("title") or row["item"]))
-        table.add_row(item, f"{row['rating']:g}", f"{row['shift']:+.3f}", f"{row['moved']:.1%}")
+    columns = _columns(None, [row["item"] for row in rows], [row.get("title") or "" for row in rows])
+    title = cell(f"what moved the forecast for {name}")
+    table = _table(columns | {"rating": 6, "mean": 6, "probability": 11}, width, title)
+    for at, row in enumerate(rows):
+        names = [column[at] for column in columns.values()]
+        table.add_row(*names, f"{row['rating']:g}", f"{row['shift']:+.3f}", f"{row['moved']:.1%}")
     return table
 
 
-def set_table(names: Sequence[str], rows: Sequence[dict[str, Any]], alpha: float) -> Table:
-    """Return rating sets as a table."""
-    table = Table(header_style="bold", box=None, pad_edge=False, padding=(0, 2))
-    table.add_column("item", overflow="ellipsis", no_wrap=True, max_width=34)
-    table.add_column(f"{1 - alpha:.0%} set", justify="right", no_wrap=True)
-    for name, row in zip(names, rows, strict=True):
-        scores = f"{row['low']:g}" if row["size"] == 1 else f"{row['low']:g} to {row['high']:g}"
-        table.add_row(Text(name + ("" if row["known"] else " (unknown pair)")), scores)
+def set_table(
+    names: Sequence[str],
+    rows: Sequence[dict[str, Any]],
+    alpha: float,
+    users: Sequence[Any] | None = None,
+    width: int = 80,
+) -> Table:
+    """Return rating sets as a table; `users` are those of the rows, where they are not all the same."""
+    columns = _named_pairs(users, [row["item"] for row in rows], names, [row["known"] for row in rows])
+    head = f"{1 - alpha:.0%} set"
+    texts = [f"{row['low']:g}" if row["size"] == 1 else f"{row['low']:g} to {row['high']:g}" for row in rows]
+    table = _table(columns | {head: max(map(len, [*texts, head]))}, width)
+    for at, text in enumerate(texts):
+        table.add_row(*(column[at] for column in columns.values()), text)
+    return table
+
+
+def _named_pairs(
+    users: Sequence[Any] | None, ids: Sequence[Any] | None, names: Sequence[str], known: Sequence[bool] | None
+) -> dict[str, Sequence[Text]]:
+    """Return the columns that name pairs, with a note where user or item were not seen in training."""
+    notes = ["" if known is None or known[at] else " (unknown pair)" for at in range(len(names))]
+    if ids is None or list(names) == list(map(str, ids)):
+        return _columns(users, [name + note for name, note in zip(names, notes, strict=True)], None)
+    titles = ["" if name == str(item) else name for name, item in zip(names, ids, strict=True)]
+    return _columns(users, ids, [(title + note).strip() for title, note in zip(titles, notes, strict=True)])
+
+
+def _columns(
+    users: Sequence[Any] | None, items: Sequence[Any], titles: Sequence[str] | None
+) -> dict[str, Sequence[Text]]:
+    """Return the columns that name things: the user if there are several, the item, its title if any has one."""
+    columns = {"user": users, "item": items, "title": titles if titles is not None and any(titles) else None}
+    return {name: [cell(value) for value in column] for name, column in columns.items() if column is not None}
+
+
+def _natural(columns: Mapping[str, Sequence[Text]]) -> dict[str, int]:
+    """Return how wide columns of names would like to be."""
+    most = {"user": 20, "item": 20 if "title" in columns else LONGEST_NAME, "title": LONGEST_NAME}
+    return {
+        name: min(most[name], max(text.cell_len for text in [Text(name), *column])) for name, column in columns.items()
+    }
+
+
+def _table(columns: Mapping[str, Sequence[Text] | int], width: int, title: str | Text = "") -> Table:
+    """Return an empty table with columns of names, cut to fit, and columns of figures of a given width, never cut."""
+    names = {name: column for name, column in columns.items() if not isinstance(column, int)}
+    room = width - sum(column for column in columns.values() if isinstance(column, int)) - GAP * (len(columns) - 1)
+    sizes = _natural(names)
+    while sum(sizes.values()) > room and max(sizes.values()) > SHORTEST_NAME:
+        sizes[max(sizes, key=lambda name: sizes[name])] -= 1
+    table = Table(
+        title=title, title_justify="left", header_style="bold", box=None, pad_edge=False, padding=(0, GAP, 0, 0)
+    )
+    for name, column in columns.items():
+        if isinstance(column, int):
+            table.add_column(name, justify="right", no_wrap=True, min_width=column)
+        else:
+            table.add_column(name, overflow="ellipsis", no_wrap=True, min_width=sizes[name], max_width=sizes[name])
     return table
 
 

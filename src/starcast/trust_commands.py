@@ -6,21 +6,22 @@ from typing import Annotated
 import typer
 
 from starcast.console import (
-    Columns,
-    Duplicates,
+    AS_FOUND,
     Item,
     Json,
     ModelFile,
     Out,
     Pairs,
     Part,
-    Separator,
+    Reading,
     Source,
     User,
     err,
     named_as_in,
+    out,
     read_question,
     read_source,
+    reads_ratings,
     show,
     write_table,
 )
@@ -31,6 +32,7 @@ from starcast.trust import Threshold, choose_threshold, conformal
 NAMES = {"mode": "the probability of the mode", "error": "the 1-MAE that is expected"}
 
 
+@reads_ratings
 def threshold(
     model: ModelFile,
     ratings: Source,
@@ -42,14 +44,12 @@ def threshold(
     point: Annotated[str, typer.Option("--point", help="What is predicted: mode, median or mean.")] = "mode",
     unit: Annotated[str, typer.Option("--unit", help="What counts alike: rating or user.")] = "rating",
     split: Part = "all",
-    sep: Separator = None,
-    columns: Columns = None,
-    duplicates: Duplicates = "error",
+    reading: Reading = AS_FOUND,
     as_json: Json = False,
 ) -> None:
     """Find the θ that keeps a promise on new ratings, from ratings that the model has not seen."""
     fitted = load(model)
-    table = read_source(ratings, split, "test", sep, columns, scores=fitted.scores_, duplicates=duplicates)
+    table = read_source(ratings, split, "test", reading, scores=fitted.scores_)
     table = named_as_in(fitted, table)
     with err.status("testing thresholds"):
         found = choose_threshold(
@@ -59,6 +59,7 @@ def threshold(
     show(dataclasses.asdict(found), _told(found), as_json)
 
 
+@reads_ratings
 def sets(
     model: ModelFile,
     ratings: Source,
@@ -69,22 +70,21 @@ def sets(
     by: Annotated[str | None, typer.Option("--by", help="activity: keep the promise in groups of users.")] = None,
     groups: Annotated[int, typer.Option("--groups", help="How many groups.")] = 4,
     split: Part = "all",
-    sep: Separator = None,
-    columns: Columns = None,
-    duplicates: Duplicates = "error",
+    reading: Reading = AS_FOUND,
     out_file: Out = None,
     as_json: Json = False,
 ) -> None:
     """Give runs of scores that hold the rating as often as promised, from ratings that the model has not seen."""
     fitted = load(model)
     whom, what = read_question(fitted, user, items, pairs)
-    table = read_source(ratings, split, "test", sep, columns, scores=fitted.scores_, duplicates=duplicates)
+    table = read_source(ratings, split, "test", reading, scores=fitted.scores_)
     table = named_as_in(fitted, table)
     frame = conformal(fitted, table, alpha, by=by, n_groups=groups).predict(whom, what)
     if out_file is not None:
         return write_table(frame, out_file)
     names = fitted.titles_for(frame["item"].to_list())
-    return show(frame.to_dicts(), set_table(names, frame.to_dicts(), alpha), as_json)
+    users = None if pairs is None else frame["user"].to_list()
+    return show(frame.to_dicts(), set_table(names, frame.to_dicts(), alpha, users, out.width), as_json)
 
 
 def _told(found: Threshold) -> str:

@@ -14,6 +14,7 @@ from starcast.kernels import Side, make_sides, resolve_threads
 from starcast.metrics import nll
 from starcast.models.base import Model
 from starcast.names import Codes
+from starcast.progress import progress_bar
 from starcast.ratings import Ratings
 
 OnRound = Callable[[int, float], bool]  # rounds before this one, its objective → whether to stop
@@ -199,17 +200,9 @@ class Factorization(Model):
 
     @contextlib.contextmanager
     def _progress(self, n_iters: int) -> Iterator[Callable[[int], None]]:
-        """Show a bar while the fit runs, if it is to be verbose."""
-        if not self.verbose:
-            yield lambda iteration: None
-            return
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-            task = bar.add_task(f"fitting {type(self).__name__}", total=n_iters)
-            yield lambda iteration: bar.update(task, completed=iteration)
+        """Give a function that is told of each iteration, and shows it if the model is to be verbose."""
+        with progress_bar(f"fitting {type(self).__name__}", self.verbose) as on_progress:
+            yield lambda iteration: on_progress(iteration, n_iters)
 
 
 def check_whole(name: str, value: object, least: int, most: int | None = LARGEST) -> None:

@@ -1,0 +1,309 @@
+"""The command line with hostile names, streams, disks and numbers."""
+
+import contextlib
+import io
+import json
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+import starcast as sc
+from starcast import cli
+
+ESCAPE, FULL = "\x1b[2J", Path("/dev/full")
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Run a command in this process; return its exit code, output and messages."""
+
+    def command(*words, stdout=None, stdin=None, width=80):
+        monkeypatch.setattr(sys, "argv", ["starcast", *map(str, words)])
+        monkeypatch.setenv("COLUMNS", str(width))
+        with monkeypatch.context() as patch:
+            if stdout is not None:
+                patch.setattr(sys, "stdout", stdout)
+            if stdin is not None:
+                patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+            with pytest.raises(SystemExit) as end:
+                cli.main()
+        printed = capsys.readouterr()
+        return end.value.code or 0, printed.out, printed.err
+
+    return command
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """A ratings file, one with titles, and a small model of each."""
+    folder = tmp_path_factory.mktemp("files")
+    ratings, _ = sc.make_ratings(n_users=30, n_items=20, density=0.5, random_state=0)
+    ratings.to_frame().write_csv(folder / "ratings.csv")
+    sc.NaiveBayes().fit(ratings).save(folder / "m.starcast")
+    titles = {item: f"Film{ESCAPE} {item}" for item in ratings.items.tolist()}
+    frame = ratings.to_frame()
+    titled = sc.Ratings.from_arrays(frame["user"], frame["item"], frame["rating"], titles=titles)
+    sc.ResBeMF(n_iters=3, random_state=0).fit(titled).save(folder / "titled.starcast")
+    return folder
+
+
+def mistake(result, *words):
+    """Check that a command ended with one line of error that holds the words, and no traceback."""
+    code, _, message = result
+    assert code == 2
+    assert message.startswith("error: ")
+    assert message.count("\n") == 1
+    for word in words:
+        assert word in message
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "ascii"])
+@pytest.mark.parametrize("words", [["--help"], ["doctor"], ["evaluate", "--help"], ["predict", "m.starcast", "1", "2"]])
+def test_output_can_have_any_encoding(run, files, words, encoding):
+    page = io.BytesIO()
+    stream = io.TextIOWrapper(page, encoding=encoding)
+    words = [files / word if word == "m.starcast" else word for word in words]
+    assert run(*words, stdout=stream)[0] == 0
+    text = page.getvalue().decode(encoding)
+    assert text
+    assert "predict" not in words or "1-5" in text or "1–5" in text
+
+
+def test_json_is_ascii_where_the_stream_is_not_utf_8(run, files):
+    page = io.BytesIO()
+    code = run("recommend", files / "titled.starcast", 1, "-n", 2, "--json", stdout=io.TextIOWrapper(page, "ascii"))[0]
+    assert code == 0
+    assert json.loads(page.getvalue())[0]["title"].startswith(f"Film{ESCAPE}")
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="Linux has it")
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_a_full_disk_behind_standard_output_is_an_error(run, files, options):
+    with contextlib.suppress(OSError), FULL.open("w") as full:
+        mistake(run("predict", files / "m.starcast", 1, 1, *options, stdout=full), "No space left on device")
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="Linux has it")
+def test_output_that_python_still_holds_is_checked_too(files):
+    with FULL.open("w") as full:
+        words = [sys.executable, "-m", "starcast", "predict", files / "m.starcast", "1", "1", "--json"]
+        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == "error: standard output could not be written: No space left on device.\n"
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv", "json"])
+def test_a_full_disk_behind_a_table_is_an_error_and_leaves_no_file(run, files, tmp_path, ending):
+    target = tmp_path / f"lists.{ending}"
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (512, before[1]))
+    try:
+        result = run("recommend", files / "m.starcast", "--include-seen", "-n", 20, "-o", target)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    mistake(result, "could not be written", "File too large")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("parameter", "told"),
+    [
+        ("n_factors=1000000000", "memory"),
+        ("n_factors=99999999999999999999999", "n_factors must be a whole number of at most"),
+        ("n_iters=99999999999999999999999", "n_iters must be a whole number of at most"),
+    ],
+)
+def test_absurd_parameters_are_one_line(run, files, tmp_path, parameter, told):
+    mistake(run("fit", files / "ratings.csv", "-m", "resbemf", "-p", parameter, "-o", tmp_path / "m"), told)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_device_without_an_end_is_no_ratings_file(run, tmp_path):
+    mistake(run("fit", "/dev/zero", "-o", tmp_path / "m"), "/dev/zero is a device")
+
+
+@pytest.mark.parametrize("error", [MemoryError(), OverflowError("too large"), OSError(28, "No space left on device")])
+def test_what_the_machine_cannot_do_is_one_line(run, files, monkeypatch, error):
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr(cli, "load", fail)
+    mistake(run("predict", files / "m.starcast", 1, 1))
+
+
+BAD_LINE, TWICE = "user,item,rating\n1,1,5\n1,2,x\n2,1,4\n", "user,item,rating\n1,1,5\n1,1,4\n2,1,3\n"
+FOREIGN = "who,what,how\nann,x,5\nbob,y,4\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "option"),
+    [(BAD_LINE, ["--on-bad", "skip"]), (TWICE, ["--duplicates", "last"]), (FOREIGN, ["--columns", "who,what,how"])],
+)
+@pytest.mark.parametrize(
+    "command", ["fit", "evaluate", "threshold", "sets", "search", "recommend", "explain", "update"]
+)
+def test_every_command_that_reads_ratings_has_the_options_that_its_errors_name(run, files, tmp_path, command, text, option):  # fmt: skip
+    file, model = tmp_path / "r.csv", files / "titled.starcast"
+    file.write_text(text)
+    words = {
+        "fit": [file, "-m", "item", "-o", tmp_path / "m"],
+        "search": [file, "-m", "item", "--space", "s.json"],
+        "recommend": [model, "--ratings", file],
+        "explain": [model, 1, 1, "--ratings", file],
+        "sets": [model, file, 1, 1],
+        "update": [model, file, "-o", tmp_path / "m"],
+    }.get(command, [model, file])
+    (tmp_path / "s.json").write_text('{"shrinkage": [1, 2]}')
+    if command == "search":
+        words[-1] = tmp_path / "s.json"
+    mistake(run(command, *words), option[0])
+    told = run(command, *words, *option)[2]
+    assert option[0] not in told
+    assert "No such option" not in told
+
+
+def test_an_option_is_quoted_for_the_shell(run, tmp_path):
+    file = tmp_path / "r.csv"
+    file.write_text("1;1;5\n2;2;4\n")
+    mistake(run("fit", file, "--sep", ","), "pass --sep ';'.")
+
+
+def test_the_scale_can_be_given_where_an_error_asks_for_it(run, tmp_path):
+    file, model = tmp_path / "one.csv", tmp_path / "m"
+    file.write_text("1,1,5\n2,1,5\n")
+    mistake(run("fit", file, "-m", "item", "-o", model), "--scores LOW..HIGH")
+    assert run("fit", file, "-m", "item", "-o", model, "--scores", "0.5..5:0.5")[0] == 0
+    assert sc.load(model).scores_.tolist() == [k / 2 for k in range(1, 11)]
+    for scale in ("5..1", "1..5:0", "a..b", "1..nan", "1..5:0.3", "0..1:1e-9", "x,y"):
+        mistake(run("fit", file, "-m", "item", "-o", model, "--scores", scale), "a scale must be a range", repr(scale))
+
+
+@pytest.mark.parametrize("command", [["predict", 1, 1, 2], ["recommend", 1, "-n", 3], ["explain", 1, 2]])
+def test_escape_sequences_in_titles_do_not_reach_the_terminal(run, files, command):
+    code, text, message = run(command[0], files / "titled.starcast", *command[1:])
+    assert code == 0
+    assert "\x1b" not in text + message
+    assert r"Film\x1b[2J" in text
+
+
+def test_escape_sequences_in_names_do_not_reach_the_terminal(run, files, tmp_path):
+    file, model = tmp_path / f"r{ESCAPE}.csv", tmp_path / "m"
+    file.write_text(f"u{ESCAPE},a,1\nv,b\x9b31m,2\nw\u202e,a,3\n")
+    assert "\x1b" not in "".join(run("fit", file, "-m", "item", "-o", tmp_path / f"m{ESCAPE}")[1:])
+    assert run("fit", file, "-m", "item", "-o", model)[0] == 0
+    for words in (["recommend", model, "--include-seen"], ["recommend", model, "nobody"], ["predict", model, "v", "b\x9b31m"]):  # fmt: skip
+        told = "".join(run(*words)[1:])
+        assert not set(told) & {"\x1b", "\x9b", "\u202e"}
+    rows = json.loads(run("recommend", model, "v", "--include-seen", "--json")[1])
+    assert "b\x9b31m" in {row["item"] for row in rows}  # data stay as they are
+
+
+@pytest.mark.parametrize("width", [50, 80, 120])
+@pytest.mark.parametrize("n_scores", [5, 10, 64, 101])
+def test_a_forecast_on_any_scale_shows_item_prediction_and_reliability(run, tmp_path, n_scores, width):
+    users = np.repeat(np.arange(4), n_scores)
+    items = np.tile([f"A title of film {k}" for k in range(n_scores)], 4)
+    ratings = sc.Ratings.from_arrays(users, items, np.tile(np.arange(n_scores), 4))
+    sc.GlobalFrequency().fit(ratings).save(tmp_path / "m")
+    code, text, _ = run("predict", tmp_path / "m", 1, "A title of film 1", width=width)
+    head, line = text.splitlines()
+    assert code == 0
+    assert len(line) <= width
+    assert line.startswith("A title of f")
+    assert line.endswith("%")
+    assert head.split()[-2:] == ["forecast", "reliable"]
+    assert "0.0" in line.split()
+
+
+def test_tables_show_the_title_and_the_item(run, files):
+    for words in (["predict", 1, 7], ["recommend", 1, "-n", 20], ["explain", 1, 2, "-n", 20]):
+        text = run(words[0], files / "titled.starcast", *words[1:])[1]
+        shown = [line.split() for line in text.splitlines() if "Film" in line][-1]
+        assert shown[shown.index(r"Film\x1b[2J") - 1] == shown[shown.index(r"Film\x1b[2J") + 1]
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_a_table_of_predictions_keeps_the_probabilities(run, files, tmp_path, ending):
+    target = tmp_path / f"answers.{ending}"
+    assert run("predict", files / "m.starcast", 1, 1, 2, "-o", target)[0] == 0
+    frame = getattr(pl, f"read_{ending}")(target)
+    assert frame.columns[:5] == ["user", "item", "prediction", "reliability", "known"]
+    probs = sc.load(files / "m.starcast").predict_proba(1, [1, 2]).probs
+    assert frame.select(f"p_{score}" for score in range(1, 6)).to_numpy() == pytest.approx(probs)
+
+
+def test_a_dash_is_standard_input(run, files, tmp_path):
+    text = (files / "ratings.csv").read_bytes()
+    assert run("fit", "-", "-m", "item", "-o", tmp_path / "m", stdin=text)[0] == 0
+    assert sc.load(tmp_path / "m").digest_ == sc.read_ratings(files / "ratings.csv").digest()
+    mistake(run("fit", "-", "-m", "item", stdin=b"1,1,5\n2,2,x\n"), "line 2 of standard input")
+    mistake(run("fit", "-", "-m", "item", stdin=b""), "error: standard input is empty")
+    rows = json.loads(run("predict", files / "m.starcast", "--pairs", "-", "--json", stdin=b"1,2\n3,4\n")[1])
+    assert [(row["user"], row["item"]) for row in rows] == [(1, 2), (3, 4)]
+
+
+def test_negative_names_need_no_dashes(run, tmp_path):
+    file, model = tmp_path / "r.csv", tmp_path / "m"
+    file.write_text("".join(f"{-user},{item},{user}\n" for user in range(1, 6) for item in (-2, 3)))
+    assert run("fit", file, "-m", "item", "-o", model)[0] == 0
+    for words in (["-5", "-2", "3", "--json"], ["--json", "-5", "-t", "0.1", "-2", "3"], ["--json", "--", "-5", "-2", "3"]):  # fmt: skip
+        rows = json.loads(run("predict", model, *words)[1])
+        assert [(row["user"], row["item"]) for row in rows] == [(-5, -2), (-5, 3)]
+    mistake(run("predict", model, "-5", "3", "-t", "-0.5"), "threshold must be a number from 0 to 1, got -0.5")
+    code, _, message = run("predict", model, "-5", "--tresh", "3")
+    assert code == 2
+    assert "No such option: --tresh" in message
+
+
+def test_a_verbose_fit_without_a_terminal_prints_lines(capsys, files):
+    sc.ResBeMF(n_iters=3, random_state=0, verbose=True).fit(sc.read_ratings(files / "ratings.csv"))
+    assert capsys.readouterr().err.splitlines()[-1].startswith("fitting ResBeMF: 3 of 3")
+
+
+def test_lines_of_progress_come_with_every_tenth_of_the_work(capsys, monkeypatch):
+    from starcast import progress
+
+    clock = iter(range(0, 10**6, 5))
+    monkeypatch.setattr(progress.time, "perf_counter", lambda: next(clock))
+    with progress.progress_bar("fitting") as tell:
+        for done in range(1, 101):
+            tell(done, 100)
+    lines = capsys.readouterr().err.splitlines()
+    assert 10 <= len(lines) <= 25
+    assert "left" in lines[1]
+    assert lines[-1] == "fitting: 100 of 100"
+
+
+def test_update_learns_new_ratings_in_place_or_elsewhere(run, files, tmp_path):
+    new, model = tmp_path / "new.csv", tmp_path / "m.starcast"
+    new.write_text("user,item,rating\n1,2,5\n999,2,3\n999,888,4\n")
+    model.write_bytes((files / "m.starcast").read_bytes())
+    own = sc.load(files / "m.starcast").partial_fit(sc.read_ratings(new, scores=[1, 2, 3, 4, 5]))
+    code, text, _ = run("update", model, new, "-o", tmp_path / "newer", "--json")
+    facts = json.loads(text)
+    assert code == 0
+    assert (facts["ratings"], facts["new_users"], facts["new_items"]) == (3, 1, 1)
+    assert sc.load(tmp_path / "newer").digest_ == own.digest_
+    assert sc.load(model).digest_ != own.digest_
+    assert run("update", model, new)[0] == 0
+    assert sc.load(model).digest_ == own.digest_
+    assert {file.name for file in tmp_path.iterdir()} == {"new.csv", "m.starcast", "newer"}
+    mistake(run("update", model, new, "-o", new), "is what is read")
+
+
+def test_items_can_be_excluded_and_chosen_from(run, files, tmp_path):
+    words = ("recommend", files / "m.starcast", 1, "-n", 20, "--include-seen", "--json")
+    items = [row["item"] for row in json.loads(run(*words)[1])]
+    (tmp_path / "never.txt").write_text(f"{items[0]}\n\n{items[2]}\n4711\n")
+    listed = [row["item"] for row in json.loads(run(*words, "--exclude", tmp_path / "never.txt")[1])]
+    assert listed == [items[1], *items[3:]]
+    listed = [row["item"] for row in json.loads(run(*words, "--exclude", f"{items[0]}, {items[1]}")[1])]
+    assert listed == items[2:]
+    some = f"{items[3]},{items[1]},{items[0]}"
+    listed = [row["item"] for row in json.loads(run(*words, "--candidates", some, "--exclude", items[0])[1])]
+    assert listed == [items[1], items[3]]
