@@ -190,7 +190,11 @@ def _choice(model: Model, candidates: str | None, exclude: str | None) -> list[A
     """Return the items to choose from, without those that are never to be listed; None is all."""
     if candidates is None and exclude is None:
         return None
-    known = model.items_[model.item_counts_ > 0].tolist()
-    chosen = known if candidates is None else model.parse_items(parse_names(candidates))
+    known = dict.fromkeys(model.items_[model.item_counts_ > 0].tolist())
+    chosen = list(known) if candidates is None else model.parse_items(parse_names(candidates))
+    unknown = [item for item in chosen if item not in known]
+    if unknown:
+        count = f"{len(unknown):,} of {plural(len(chosen), 'candidate')}"
+        note(f"left out {count} that the model does not know, such as {unknown[0]!r}.")
     never = set() if exclude is None else set(model.parse_items(parse_names(exclude)))
-    return [item for item in chosen if item not in never]
+    return [item for item in chosen if item in known and item not in never]
