@@ -310,7 +310,7 @@ def test_bad_lines_can_be_skipped_and_encodings_named(tmp_path, run):
     code, text, message = run(
         "fit", file, "--on-bad", "skip", "--encoding", "latin-1", "-m", "item", "-o", model, "--json"
     )
-    assert (code, message) == (0, "")
+    assert (code, message) == (0, "note: left out 1 line that could not be read; 2 ratings remain.\n")
     assert json.loads(text)["ratings"] == 2
     assert sc.load(model).users_.tolist() == ["Änne", "bob"]
 

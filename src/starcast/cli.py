@@ -31,12 +31,12 @@ from starcast.console import (
     err,
     fold_file,
     is_dataset,
-    named_as_in,
     note,
     out,
     parse_parameter,
     parse_scores,
     parse_threshold,
+    read_for,
     read_question,
     read_source,
     reads_ratings,
@@ -51,7 +51,9 @@ from starcast.evaluate import THRESHOLDS, evaluate
 from starcast.files import check_target
 from starcast.front import Front
 from starcast.models import MODELS, load, make_model
+from starcast.models.memory import check_memory
 from starcast.progress import progress_bar
+from starcast.ratings import Ratings
 from starcast.reproduce import EXPERIMENTS, FACTORIZATIONS
 from starcast.reproduce.run import Run
 from starcast.reproduction import STAGES, USUAL_STAGES, facts, outcome, reproduce
@@ -163,6 +165,10 @@ def fit(
     if table is None:
         table = read_source(ratings, split, "train", reading, scores=parse_scores(scores), titles=titles)
     is_long = "verbose" in chosen.get_params()
+    if is_long and isinstance(table, Ratings):
+        expected = chosen.estimate(table)
+        check_memory(chosen, table)
+        note(f"{type(chosen).__name__} will take {expected}", kind="")
     with losses_told():
         chosen.set_params(**({"verbose": True} if is_long else {})).fit(table, engine=crew)
     chosen.set_params(**({"verbose": False} if is_long else {}))
@@ -171,7 +177,7 @@ def fit(
             chosen = calibrate(chosen, table)
     chosen.save(out_file)
     facts = {"model": type(chosen).__name__, "params": chosen.get_params(), "ratings": len(chosen.seen_items_)}
-    facts |= {"skipped": getattr(table, "n_skipped", 0), "file": str(out_file)}
+    facts |= {"skipped": table.n_skipped, "file": str(out_file), "bytes": out_file.stat().st_size}
     facts |= {"calibration_gain": chosen.calibration_gain_} if calibrated else {}
     told = f"\ncalibrated: {chosen.calibration_gain_:.4f} nats a held-out rating gained" if calibrated else ""
     show(facts, f"{chosen!r} fitted on {table!r}{told}\nwritten to {out_file}", as_json)
@@ -203,14 +209,14 @@ def update(
     target = out_file or model
     check_target(target, ratings)
     fitted = load(model)
-    table = named_as_in(fitted, read_source(ratings, "all", "train", reading, scores=fitted.scores_, titles=titles))
+    table = read_for(fitted, ratings, reading=reading, titles=titles)
     before = (len(fitted.seen_items_), len(fitted.users_), len(fitted.items_))
     with err.status("learning"):
         fitted.partial_fit(table)
     fitted.save(target)
     after = (len(fitted.seen_items_), len(fitted.users_), len(fitted.items_))
     added = [now - then for now, then in zip(after, before, strict=True)]
-    facts = {"model": type(fitted).__name__, "ratings": len(table), "skipped": getattr(table, "n_skipped", 0)}
+    facts = {"model": type(fitted).__name__, "ratings": len(table), "skipped": table.n_skipped}
     facts |= {"new_ratings": added[0], "new_users": added[1], "new_items": added[2], "file": str(target)}
     told = f"{plural(len(table), 'rating')} learnt: {added[0]:,} new, {len(table) - added[0]:,} in place of older ones"
     told += f"; {plural(added[1], 'new user')}, {plural(added[2], 'new item')}"
@@ -291,7 +297,7 @@ def evaluate_command(
 ) -> None:
     """Measure a model on test ratings: the paper's four measures at each θ, and those without a threshold."""
     fitted = load(model)
-    test = named_as_in(fitted, read_source(ratings, split, "test", reading, scores=fitted.scores_))
+    test = read_for(fitted, ratings, split, reading)
     if test.digest() == fitted.digest_:
         note("these are the ratings that the model was fitted on, so the figures flatter it.")
     with err.status("evaluating"):

@@ -8,9 +8,7 @@ import inspect
 import json
 import re
 import shlex
-import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -108,7 +106,11 @@ class Reading:
         bool | None,
         typer.Option("--header/--no-header", help="Whether the first line names the columns; found out if not given."),
     ] = None
+    off_scale: Annotated[
+        str, typer.Option("--off-scale", help="Ratings between two scores of a given scale: error or nearest.")
+    ] = "error"
     on_bad: Annotated[str, typer.Option("--on-bad", help="Lines that cannot be read: error or skip.")] = "error"
+    ids: Annotated[str, typer.Option("--ids", help="auto: whole numbers are integers; text: they stay text.")] = "auto"
     encoding: Annotated[str, typer.Option("--encoding", help="Of a text file.")] = "utf-8"
 
     def arguments(self) -> dict[str, Any]:
@@ -190,7 +192,7 @@ class Command(TyperCommand):
 
 PARAMETERS = ("update", "device")  # of models, as far as errors recommend them
 ARGUMENTS = (
-    "sep|columns|header|duplicates|on_bad|encoding|ids|scores|titles|accuracy|mae|coverage|candidates|exclude|engine|"
+    "sep|columns|header|off_scale|duplicates|on_bad|encoding|ids|scores|titles|accuracy|mae|coverage|candidates|exclude|engine|"
     + "|".join(PARAMETERS)
 )
 ARGUMENT = re.compile(
@@ -267,28 +269,21 @@ def is_dataset(source: str) -> bool:
 
 def read_file(source: str, reading: Reading, scores: object = None, titles: Path | None = None) -> Ratings:
     """Return the ratings of a file, or of standard input, and tell how many lines were left out."""
-    with named_file(source) as file:
-        return read_ratings(file, scores=scores, **reading.arguments())
+    table = read_ratings(source, scores=scores, titles=titles, **reading.arguments())
+    if table.n_skipped:
+        note(
+            f"left out {plural(table.n_skipped, 'line')} that could not be read; {plural(len(table), 'rating')} remain."
+        )
+    return table
 
 
-@contextlib.contextmanager
-def named_file(source: str | Path) -> Iterator[Path]:
-    """Give the file of that name; what standard input holds, if the name is ``-``, becomes a file for the time."""
-    if str(source) != "-":
-        yield Path(source)
-        return
-    with tempfile.TemporaryDirectory(prefix="starcast-") as folder:
-        file = Path(folder) / "standard input"
-        try:
-            with file.open("wb") as copy:
-                if sys.stdin is not None:
-                    shutil.copyfileobj(sys.stdin.buffer, copy)
-        except OSError as error:
-            raise FileError(f"standard input could not be read: {error.strerror or error}.") from None
-        try:
-            yield file
-        except StarcastError as error:
-            raise StarcastError(str(error).replace(str(file), file.name)) from error
+def read_for(
+    model: Model, source: str, split: str = "all", reading: Reading = AS_FOUND, *, titles: Path | None = None
+) -> Ratings:
+    """Return ratings on the scale of a model, with names of the type that it knows."""
+    if model.users_.dtype == model.items_.dtype == object:  # 007 is a name then, and not the number 7
+        reading = dataclasses.replace(reading, ids="text")
+    return named_as_in(model, read_source(source, split, "test", reading, scores=model.scores_, titles=titles))
 
 
 def parse_columns(columns: str | None) -> list[str | int] | None:
@@ -327,20 +322,20 @@ def parse_scores(text: str | None) -> list[float] | None:
 
 def parse_names(text: str) -> list[str]:
     """Return the names that are written with commas, or one a line in the file of that name."""
-    if text != "-" and not Path(text).is_file():
+    file = Path(text)
+    if not file.is_file():
         return [name.strip() for name in text.split(",") if name.strip()]
-    with named_file(text) as file:
-        try:
-            lines = file.read_text(encoding="utf-8-sig").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or "it is no UTF-8 text"
-            raise FileError(f"{text} cannot be read: {reason}.") from None
+    try:
+        lines = file.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is no UTF-8 text"
+        raise FileError(f"{file} cannot be read: {reason}.") from None
     return [line.strip() for line in lines if line.strip()]
 
 
 def fold_file(model: Model, file: str, reading: Reading = AS_FOUND) -> Model:
     """Return the model of the users whose ratings are in the file, and tell how many of these say nothing to it."""
-    table = named_as_in(model, read_file(file, reading, model.scores_))
+    table = read_for(model, file, reading=reading)
     folded = model.fold_in(table)
     if folded.n_left_out:
         note(f"left out {folded.n_left_out:,} of {plural(len(table), 'rating')}: the model does not know their items.")
@@ -366,8 +361,7 @@ def read_question(
         raise ParameterError("give a user and at least one item, or a file with --pairs.")
     if pairs is None:
         return model.parse_users([user or ""]), model.parse_items(items or [])
-    with named_file(pairs) as file:
-        user_texts, item_texts = read_pairs(file)
+    user_texts, item_texts = read_pairs(str(pairs))
     return model.parse_users(user_texts), model.parse_items(item_texts)
 
 

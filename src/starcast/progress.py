@@ -7,7 +7,11 @@ from collections.abc import Iterator
 
 from starcast.journal import OnProgress
 
-SHORT, LONG = 2.0, 60.0  # seconds between two lines: at least, and at most while tasks are done
+FIRST, SHORT, LONG = (
+    0.5,
+    2.0,
+    60.0,
+)  # seconds to the first line, and between two: at least, at most while tasks are done
 STEP = 0.1  # share of the tasks between two lines
 
 
@@ -50,8 +54,9 @@ def _lines(title: str) -> OnProgress:
     def on_progress(done: int, total: int) -> None:
         left, now = clock.left(done, total), time.perf_counter()
         since, share = now - told[0], done / max(total, 1)
-        is_step = share - told[1] >= STEP or told[1] == 0  # the first line as soon as there is an estimate
-        if done >= total or (since >= SHORT and is_step) or since >= LONG:
+        is_first = told[1] == 0 and bool(left)
+        is_step = share - told[1] >= STEP and since >= SHORT
+        if done >= total or is_step or since >= LONG or (is_first and since >= FIRST):
             told[:] = [now, share]
             print(f"{title}: {done:,} of {total:,}{', ' if left else ''}{left}", file=sys.stderr, flush=True)
 

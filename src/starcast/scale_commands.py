@@ -117,7 +117,10 @@ def shards(
         "items": len(table.items),
         "scores": table.scores.tolist(),
         "digest": table.digest,
+        "skipped": table.n_skipped,
     }
+    if table.n_skipped:
+        note(f"left out {plural(table.n_skipped, 'line')} that could not be read.")
     counted = f"{plural(table.n_ratings, 'rating')} of {plural(len(table.users), 'user')}"
     show(facts, f"{counted} and {plural(len(table.items), 'item')} written to {folder}", as_json)
 

@@ -17,10 +17,9 @@ from starcast.console import (
     Source,
     User,
     err,
-    named_as_in,
     out,
+    read_for,
     read_question,
-    read_source,
     reads_ratings,
     show,
     write_table,
@@ -49,8 +48,7 @@ def threshold(
 ) -> None:
     """Find the θ that keeps a promise on new ratings, from ratings that the model has not seen."""
     fitted = load(model)
-    table = read_source(ratings, split, "test", reading, scores=fitted.scores_)
-    table = named_as_in(fitted, table)
+    table = read_for(fitted, ratings, split, reading)
     with err.status("testing thresholds"):
         found = choose_threshold(
             fitted, table, accuracy=accuracy, mae=mae, coverage=coverage,
@@ -77,8 +75,7 @@ def sets(
     """Give runs of scores that hold the rating as often as promised, from ratings that the model has not seen."""
     fitted = load(model)
     whom, what = read_question(fitted, user, items, pairs)
-    table = read_source(ratings, split, "test", reading, scores=fitted.scores_)
-    table = named_as_in(fitted, table)
+    table = read_for(fitted, ratings, split, reading)
     frame = conformal(fitted, table, alpha, by=by, n_groups=groups).predict(whom, what)
     if out_file is not None:
         return write_table(frame, out_file)

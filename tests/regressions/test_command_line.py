@@ -114,8 +114,8 @@ def test_a_full_disk_behind_a_table_is_an_error_and_leaves_no_file(run, files, t
     ("parameter", "told"),
     [
         ("n_factors=1000000000", "memory"),
-        ("n_factors=99999999999999999999999", "n_factors must be a whole number of at most"),
-        ("n_iters=99999999999999999999999", "n_iters must be a whole number of at most"),
+        ("n_factors=99999999999999999999999", "n_factors must be at most"),
+        ("n_iters=99999999999999999999999", "n_iters must be at most"),
     ],
 )
 def test_absurd_parameters_are_one_line(run, files, tmp_path, parameter, told):
@@ -307,3 +307,41 @@ def test_items_can_be_excluded_and_chosen_from(run, files, tmp_path):
     some = f"{items[3]},{items[1]},{items[0]}"
     listed = [row["item"] for row in json.loads(run(*words, "--candidates", some, "--exclude", items[0])[1])]
     assert listed == [items[1], items[3]]
+    assert "does not know" in run(*words, "--candidates", f"{some},4711")[2]
+
+
+def test_lines_that_are_left_out_are_counted(run, tmp_path):
+    file, model = tmp_path / "r.csv", tmp_path / "m"
+    file.write_text("user,item,rating\n1,1,5\n1,2,x\n2,1\n2,1,4\n")
+    for command in (["fit", file, "-m", "item", "-o", model], ["shards", file, "-o", tmp_path / "cut"]):
+        code, text, message = run(*command, "--on-bad", "skip", "--json")
+        assert code == 0
+        assert json.loads(text)["skipped"] == 2
+        assert "note: left out 2 lines that could not be read" in message
+    assert "left out 2 lines" in run("evaluate", model, file, "--on-bad", "skip")[2]
+
+
+def test_titles_and_text_ids_come_from_files(run, tmp_path):
+    file, titles, model = tmp_path / "r.csv", tmp_path / "t.csv", tmp_path / "m"
+    file.write_text("user,item,rating\n1,007,5\n1,008,3\n2,007,4\n")
+    titles.write_text("item,title\n007,Heat\n008,Alien\n")
+    assert run("fit", file, "-m", "item", "-o", model, "--ids", "text", "--titles", titles, "--scores", "1..5")[0] == 0
+    fitted = sc.load(model)
+    assert fitted.items_.tolist() == ["007", "008"]
+    assert fitted.titles_.tolist() == ["Heat", "Alien"]
+    rows = json.loads(run("predict", model, "1", "007", "7", "--json")[1])
+    assert [row["known"] for row in rows] == [True, False]
+    new = tmp_path / "new.csv"
+    new.write_text("2,008,5\n3,007,1\n")  # all numbers, but names of the model are text
+    facts = json.loads(run("update", model, new, "--json")[1])
+    assert (facts["new_users"], facts["new_items"], facts["new_ratings"]) == (1, 0, 2)
+    mistake(run("fit", "sample", "-m", "item", "-o", model, "--scores", "1..5"), "sample is a data set", "--scores")
+
+
+def test_a_fit_says_beforehand_what_it_will_take(run, files, tmp_path):
+    code, text, message = run("fit", files / "ratings.csv", "-m", "resbemf", "-o", tmp_path / "m", "--json")
+    assert code == 0
+    first = message.splitlines()[0]
+    assert first.startswith("ResBeMF will take a file of about")
+    assert "memory" in first
+    assert json.loads(text)["bytes"] == (tmp_path / "m").stat().st_size
