@@ -13,7 +13,7 @@ Cells = Sequence[str]
 GOLD, BLUE = "#b8801a", "#4a7fb5"
 FAINT = "opacity:.75"
 LINE = "1px solid rgba(128,128,128,.35)"
-LONGEST = 80  # characters of a name
+LONGEST, SHORT = 80, 12  # characters of a name: the most that are shown, and those that stay on one line
 NAMED = 12  # scores that a chart names one by one
 SLIGHT = 0.05  # the least shift that a bar of full length stands for
 
@@ -67,6 +67,8 @@ def frame_html(columns: Mapping[str, Sequence[Any]], n_rows: int, users: Sequenc
         shown.pop("direction", None)  # the sign of the shift
     else:
         kind = "Recommendations" if "rank" in shown else "Predictions" if "prediction" in shown else "Table"
+    if all(known is True for known in shown.get("known", ["no such column"])):
+        del shown["known"]  # worth a column only where something is unknown
     if "title" in shown and "item" in shown:
         shown["title"] = [title or item for title, item in zip(shown["title"], shown["item"], strict=True)]
     first = [column for column in ("user", "rank", "title", "item") if column in shown]
@@ -191,7 +193,7 @@ def table(cells: Mapping[str, Cells], lefts: Sequence[bool], n_rows: int) -> str
     rows = "".join(
         '<tr style="background:transparent">'
         + "".join(
-            f'<td style="{box}text-align:{side};max-width:26em;overflow-wrap:anywhere">{cell}</td>'
+            f'<td style="{box}text-align:{side};max-width:26em">{cell}</td>'
             for cell, side in zip(row, sides, strict=True)
         )
         + "</tr>"
@@ -222,7 +224,7 @@ def histogram(scores: Sequence[float], shares: Sequence[float]) -> str:
             anchor = "middle" if not many else "start" if at == 0 else "end" if at == len(scores) - 1 else "middle"
             middle = 0 if anchor == "start" else wide if anchor == "end" else middle
             parts.append(svg_text(middle, 32 + tall, number(score), anchor))
-    return svg(wide, tall + 38, "".join(parts), chances(scores, shares))
+    return f'<div style="overflow-x:auto">{svg(wide, tall + 38, "".join(parts), chances(scores, shares))}</div>'
 
 
 def bars(scores: Sequence[float], probs: Sequence[float], most: float, wide: int, tall: int) -> str:
@@ -289,7 +291,7 @@ def svg(wide: float, tall: float, parts: str, label: str = "") -> str:
     """Return a drawing; without a label it repeats what stands beside it and is hidden from screen readers."""
     role = f'role="img" aria-label="{escape(label)}"' if label else 'aria-hidden="true"'
     size = f'width="{wide:.4g}" height="{tall:.4g}" viewBox="0 0 {wide:.4g} {tall:.4g}"'
-    return f'<svg {role} {size} style="max-width:100%;vertical-align:middle">{parts}</svg>'
+    return f'<svg {role} {size} style="vertical-align:middle">{parts}</svg>'
 
 
 def rect(x: float, y: float, wide: float, tall: float, fill: str, opacity: float = 1) -> str:
@@ -370,7 +372,9 @@ def plain(value: Any) -> str:
 
 def name(value: Any) -> str:
     """Return a name or title as HTML that stands for itself, whatever its letters, markup and direction are."""
-    return f"<bdi>{escape(cut(str(value)))}</bdi>"
+    text = cut(str(value))
+    style = "white-space:nowrap" if len(text) <= SHORT else "display:inline-block;min-width:9em;overflow-wrap:anywhere"
+    return f'<bdi style="{style}">{escape(text)}</bdi>'
 
 
 def cut(text: str) -> str:

@@ -176,6 +176,12 @@ def test_a_list_shows_ranks_titles_stars_and_reliabilities(model):
     assert repr(shown) == repr(frame)
 
 
+def test_known_is_shown_only_where_something_is_unknown():
+    frame = pl.DataFrame({"item": [1, 2], "reliability": [0.5, 0.5], "known": [True, True]})
+    assert "known" not in words(sc.show(frame))
+    assert "yes" in words(sc.show(frame.with_columns(known=pl.Series([True, False]))))
+
+
 def test_an_explanation_shows_signed_shifts():
     frame = pl.DataFrame({
         "item": [1, 2, 3], "rating": [5.0, 1.0, 3.0], "shift": [0.25, -0.5, 0.0], "moved": [0.1, 0.2, 0.0],
@@ -219,7 +225,7 @@ def test_names_are_text_whatever_they_hold():
     text = check(sc.show(frame))
     assert "&lt;script&gt;" in text
     assert len(text) < 20_000
-    assert text.count("<bdi>") >= 6
+    assert text.count("<bdi ") >= 6
     table = sc.Ratings.from_arrays(
         [f"<b>{k}" for k in range(len(EVIL))], range(len(EVIL)), [1, 2] * 3 + [1], titles=dict(enumerate(EVIL))
     )
