@@ -160,15 +160,17 @@ def _draw_weights(
     present = {"user": np.unique(test.user), "item": np.unique(test.item)}  # a name without a rating is not tested
 
     def draw(of: str, width: int, is_drawn: bool) -> Floats:
+        if not is_drawn:
+            return np.ones(width)
         some = present[of]
-        return np.bincount(some[rng.integers(0, len(some), len(some))], minlength=width) if is_drawn else np.ones(width)
+        return np.bincount(some[rng.integers(0, len(some), len(some))], minlength=width).astype(np.float64)
 
     for begin in range(0, n_resamples, size):
         users, items = [], []
         for _ in range(begin, min(begin + size, n_resamples)):
             users.append(draw("user", n_users, unit != "item"))
             items.append(draw("item", n_items, unit != "user"))
-        yield np.array(users, np.float64), None if unit == "user" else np.array(items, np.float64)
+        yield np.array(users), None if unit == "user" else np.array(items)
 
 
 def make_statistic(

@@ -74,7 +74,7 @@ def _write_parts(file: Path, header: bytes, tensors: Iterable[Array]) -> None:
     head = len(header).to_bytes(8, "little") + header
     digest = hashlib.sha256()
     with file.open("wb") as handle:
-        for part in (np.frombuffer(head, np.uint8), *(array.reshape(-1).view(np.uint8) for array in tensors)):
+        for part in (memoryview(head), *(array.reshape(-1).view(np.uint8).data for array in tensors)):
             digest.update(part)
             handle.write(part)
         handle.seek(head.index(NO_DIGEST.encode()))
@@ -103,7 +103,7 @@ def _check_digest(file: Path, digest: str, data: Array, begin: int) -> None:
     """Raise an error unless the digest is that of the file with zeros in the place of the digest."""
     head = data[:begin].tobytes()
     found = hashlib.sha256(head.replace(f'"{digest}"'.encode(), f'"{NO_DIGEST}"'.encode(), 1))
-    found.update(data[begin:])
+    found.update(data[begin:].data)
     require(digest == f"{HASH}:{found.hexdigest()}", file, "its content does not match its digest")
 
 

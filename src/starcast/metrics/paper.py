@@ -184,7 +184,7 @@ class _Users:
 
 def _before(counts: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     """Return, for each user, how many rows the users before have."""
-    return (np.cumsum(counts) - counts).astype(np.int64)
+    return np.asarray(np.cumsum(counts) - counts, np.int64)
 
 
 def _mean(values: Floats, nothing: float) -> float:

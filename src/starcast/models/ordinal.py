@@ -199,10 +199,9 @@ class OrdinalMF(Model):
                 draws[which][:, :, k] = rows
                 priors[which].append((weights, precision))
         for which, name in enumerate(OF.values()):
-            weights, precision = zip(*priors[which], strict=True)
             setattr(self, f"{name}_draws_", draws[which])
-            setattr(self, f"{name}_weights_", np.stack(weights))
-            setattr(self, f"{name}_precision_", np.stack(precision))
+            setattr(self, f"{name}_weights_", np.stack([weights for weights, _ in priors[which]]))
+            setattr(self, f"{name}_precision_", np.stack([precision for _, precision in priors[which]]))
         self.user_company_, self.item_company_ = chain.company
         self._index()
 
