@@ -62,9 +62,13 @@ def overhead(found: Found) -> str:
     seconds, size = here["seconds of a round"], {key: most["cut"][key] for key in ("users", "items", "ratings")}
     cost = round_cost(ResBeMF(), **size)
     rows = [
-        [f"{here['size']['ratings']:,} ratings: two threads", f"{number(seconds['one process']['median'])} s a round"],
-        ["two workers of a thread each", f"{number(seconds['two workers']['median'])} s a round"],
-        ["ratio, median (least to most)", "{median:.2f} ({min:.2f} to {max:.2f})".format(**here["ratio"])],
+        [f"{here['size']['ratings']:,} ratings: two threads", _round(seconds["one process"])],
+        ["two workers of a thread each", _round(seconds["two workers"])],
+        ["the second median divided by the first", f"{_ratio_of_medians(seconds):.2f}"],
+        [
+            "ratio within each turn of the two, one after the other: median (least to most)",
+            "{median:.2f} ({min:.2f} to {max:.2f})".format(**here["ratio"]),
+        ],
         [f"{size['ratings']:,} ratings from Parquet parts: cut into shards", f"peak {most['cut']['driver MB']:,} MB"],
         *(
             [f"{who}, fitting by two workers", f"peak {peak:,} MB (formula: {told / 1e6:,.0f} MB)"]
@@ -78,6 +82,15 @@ def overhead(found: Found) -> str:
     if most["fit"]["commit"] != found["overhead"]["commit"]:
         measured += f" Memory of the fit: commit `{most['fit']['commit']}`."
     return table(["ResBeMF on two cores", ""], rows) + f"\n\n*{measured}*"
+
+
+def _round(seconds: dict[str, float]) -> str:
+    """Return the median of a round, with digits enough to divide by it, and the least and the most."""
+    return "{median:.3f} s a round ({min:.3f} to {max:.3f})".format(**seconds)
+
+
+def _ratio_of_medians(seconds: dict[str, dict[str, float]]) -> float:
+    return seconds["two workers"]["median"] / seconds["one process"]["median"]
 
 
 def model(found: Found) -> str:

@@ -471,9 +471,9 @@ def test_a_checkpoint_that_lacks_a_part_is_told_and_other_files_stay(cluster, ta
     assert [path.name for path in tmp_path.rglob("*")] == ["round-1", "mine.txt"]
 
 
-@pytest.mark.parametrize("engine", ["ray", 2, sc.RayEngine])
+@pytest.mark.parametrize("engine", [2, sc.RayEngine])
 def test_an_engine_is_an_engine(table, engine):
-    with pytest.raises(sc.ParameterError, match=r"engine must be a RayEngine, such as RayEngine\(workers=2\), got"):
+    with pytest.raises(sc.ParameterError, match=r'engine must be "ray" or a RayEngine, such as RayEngine\(workers=2\), got'):
         sc.ResBeMF().fit(table, engine=engine)
 
 

@@ -70,7 +70,7 @@ def test_the_stage_writes_curves_times_and_a_figure(done):
     assert {row["model"] for row in rows if row["measure"] == "accuracy"} == {"MLP in batches", "GCMC", "NGCF", "MWGP"}
     page = (folder / "report.html").read_text()
     assert page.count("<figure") == 1
-    assert "here as lines, as published dashed" in page
+    assert "recomputed: MLP, MLP in batches, GCMC, NGCF, MWGP" in page
 
 
 def test_the_curves_are_those_of_the_models(done):
@@ -116,16 +116,17 @@ def test_published_curves_stand_beside_ours(done, published_folder):
     assert np.isnan(there["1-MAE"]["GCMC"][there["coverage"]["GCMC"] <= 0.02]).all()
     assert set(here["coverage"]) == set(small_models("filmtrust"))
     page = reproduction.write_figures(run).read_text()
-    assert "published dashed" in page
+    assert "published, not recomputed: MLP, GCMC, NGCF, MWGP" in page
     rows = read(done / "out" / "filmtrust" / "figures" / "neural-curves.csv")
-    assert {row["source"] for row in rows} == {"here", "published"}
+    assert {row["source"] for row in rows} == {"recomputed", "published"}
 
 
-def test_without_the_stage_no_figure_is_drawn(tmp_path, published_folder):
+def test_without_the_stage_the_published_curves_are_drawn(tmp_path, published_folder):
     run = Run("filmtrust", tmp_path, ("bemf",), published=published_folder)
-    page = reproduction.write_figures(run).read_text()
-    assert "published dashed" not in page
-    with pytest.raises(FileError, match="there is no search to draw"):
+    reproduction.write_figures(run)
+    rows = read(tmp_path / "filmtrust" / "figures" / "neural-curves.csv")
+    assert {row["source"] for row in rows} == {"published"}
+    with pytest.raises(FileError, match="there is nothing to draw"):
         reproduction.write_figures(Run("filmtrust", tmp_path / "empty"))
 
 

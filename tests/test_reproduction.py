@@ -71,7 +71,7 @@ def test_the_page_stands_alone(done):
     assert "Fitting times" in page
     assert 'src="http' not in page
     assert "a trial with 4 rows a model" in page
-    assert "ResBeMF, BeMF, DirMF, PMF, BiasedMF: recomputed" in page
+    assert "recomputed: ResBeMF, BeMF, DirMF, PMF, BiasedMF" in page
 
 
 def test_the_figures_are_the_same_bytes_again(done):
@@ -89,11 +89,11 @@ def test_published_searches_are_drawn_where_there_are_no_others(done, tmp_path):
     assert page.count("<figure") == 2  # no curves and no times
     assert "Fitting times" not in page
     assert "Chosen hyper-parameters" not in page
-    assert "BeMF: as published" in page
+    assert "published, not recomputed: BeMF" in page
 
 
 def test_nothing_to_draw_is_told(tmp_path):
-    with pytest.raises(FileError, match=r"there is no search to draw in .*filmtrust\. Run the stage search first"):
+    with pytest.raises(FileError, match=r"there is nothing to draw in .*filmtrust\. Run the stage search first"):
         reproduction.write_figures(Run("filmtrust", tmp_path))
 
 

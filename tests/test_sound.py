@@ -101,7 +101,7 @@ def test_an_unknown_contender_is_guessed(ratings):
 def test_progress_is_told(ratings):
     words = []
     run_sound(ratings, contenders=("item",), n_resamples=5, on_progress=words.append)
-    assert words == ["choosing the parameters of item frequencies", "fitting item frequencies"]
+    assert words == ["choosing the parameters of item frequencies", "fitting item frequencies", "resampling"]
 
 
 def test_the_command_writes_tables_and_figures(ratings, tmp_path, monkeypatch):
@@ -111,10 +111,11 @@ def test_the_command_writes_tables_and_figures(ratings, tmp_path, monkeypatch):
     found = sound_report.reproduce_soundly("ml-100k", tmp_path, contenders=("item", "bayes"), n_seeds=1, n_resamples=5)
     names = {path.name for path in (tmp_path / "ml-100k" / "sound").iterdir()}
     pictures = {f"error-coverage{kind}.{ending}" for kind in ("", "-tempered") for ending in ("png", "svg")}
-    assert names == {"overall.csv", "curves.csv"} | pictures
+    tables = {f"{name}.csv" for name in ("overall", "differences", "settings", "curves")}
+    assert names == tables | pictures | {"report.html"}
     assert "naive Bayes" in (tmp_path / "ml-100k" / "sound" / "overall.csv").read_text()
-    table = sound_report.sound_table(found)
-    assert table.row_count == 2 * len(found.overall)
+    overall, *_ = sound_report.sound_table(found).renderables
+    assert overall.row_count == 2 * len(found.overall)
 
 
 def test_only_data_sets_of_the_paper_are_reproduced(tmp_path):

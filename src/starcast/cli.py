@@ -56,7 +56,16 @@ from starcast.progress import progress_bar
 from starcast.ratings import Ratings
 from starcast.reproduce import EXPERIMENTS, FACTORIZATIONS
 from starcast.reproduce.run import Run
-from starcast.reproduction import STAGES, USUAL_STAGES, facts, outcome, reproduce
+from starcast.reproduction import (
+    FOLDER,
+    STAGES,
+    USUAL_STAGES,
+    facts,
+    outcome,
+    parse_datasets,
+    reproduce,
+    reproduce_all,
+)
 from starcast.scale_commands import Engine, State, Workers, losses_told, make_engine, open_shards, recommend, shards
 from starcast.search import METHODS, search
 from starcast.serve_command import serve
@@ -180,7 +189,8 @@ def fit(
     facts |= {"skipped": table.n_skipped, "file": str(out_file), "bytes": out_file.stat().st_size}
     facts |= {"calibration_gain": chosen.calibration_gain_} if calibrated else {}
     told = f"\ncalibrated: {chosen.calibration_gain_:.4f} nats a held-out rating gained" if calibrated else ""
-    show(facts, f"{chosen!r} fitted on {table!r}{told}\nwritten to {out_file}", as_json)
+    by = "" if crew is None else f" by {plural(crew.workers, 'worker')}"
+    show(facts, f"{chosen!r} fitted on {table!r}{by}{told}\nwritten to {out_file}", as_json)
 
 
 def _own_scale(source: str, scores: str | None, titles: Path | None) -> list[str]:
@@ -354,7 +364,9 @@ def search_command(
 
 @command("reproduce", epilog="Example: [bold]starcast reproduce filmtrust --models resbemf --limit 20[/bold]")
 def reproduce_command(
-    dataset: Annotated[str, typer.Argument(help=f"One of: {', '.join(EXPERIMENTS)}.")],
+    dataset: Annotated[
+        str, typer.Argument(help=f"One of: {', '.join(EXPERIMENTS)}; several with commas; all for every one.")
+    ],
     stage: Annotated[
         list[str] | None,
         typer.Option(
@@ -362,7 +374,7 @@ def reproduce_command(
         ),
     ] = None,
     models: Annotated[str, typer.Option("--models", "-m", help="Models, with commas.")] = ",".join(FACTORIZATIONS),
-    folder: Annotated[Path, typer.Option("--out", "-o", help="The folder of the results.")] = Path("reproduction"),
+    folder: Annotated[Path, typer.Option("--out", "-o", help="The folder of the results.")] = FOLDER,
     compare: Annotated[Path | None, typer.Option("--compare", help="The folder of the published results.")] = None,
     jobs: Annotated[int | None, typer.Option("--jobs", "-j", help="Cores to use; all if not given.")] = None,
     limit: Annotated[int | None, typer.Option("--limit", help="For a trial: about so many rows of each model.")] = None,
@@ -372,15 +384,20 @@ def reproduce_command(
 ) -> None:
     """Run the paper's experiments again: search, test curves, fitting times, figures. Goes on where it was stopped.
 
-    With --protocol sound every model answers the same questions by rules that can be defended; see the docs.
+    Several data sets get a page across them, too. With --protocol sound every model answers the same questions by rules
+    that can be defended; see the docs.
     """
     if choose("protocol", protocol, ["paper", "sound"]) == "sound":
         with err.status("starting") as status:
             sound = reproduce_soundly(dataset, folder, on_progress=status.update)
-        return show(sound.overall.rows, sound_table(sound), as_json)
-    run = Run(dataset, folder, tuple(models.split(",")), compare, jobs, limit, device)
-    found = reproduce(run, stage or USUAL_STAGES, bar=lambda title: progress_bar(title, err.is_terminal))
-    return show(facts(run, found), outcome(run, found), as_json)
+        told = {name: getattr(sound, name).rows for name in ("overall", "differences", "settings")}
+        return show(told, sound_table(sound), as_json)
+    runs = [
+        Run(name, folder, tuple(models.split(",")), compare, jobs, limit, device) for name in parse_datasets(dataset)
+    ]
+    stages, bar = stage or USUAL_STAGES, lambda title: progress_bar(title, err.is_terminal)
+    found = reproduce_all(runs, stages, bar=bar) if len(runs) > 1 else [reproduce(runs[0], stages, bar=bar)]
+    return show(facts(runs, found), outcome(runs, found), as_json)
 
 
 @command(epilog="Example: [bold]starcast demo --out report.html[/bold]")

@@ -73,7 +73,8 @@ def open_shards(source: str, engine: RayEngine | None, is_whole_wanted: bool, gi
         raise ParameterError(
             f"{' and '.join(given)} must be given to `starcast shards`, which has read the ratings in {source}."
         )
-    return Shards.open(source)
+    found = Shards.open(source)
+    return found.recut(min(engine.workers, len(found.users)))
 
 
 @contextlib.contextmanager
@@ -144,6 +145,9 @@ def recommend(
         Path | None,
         typer.Option("--out", "-o", help="Write here: a table (.csv, .parquet, .json), or Parquet parts to a folder."),
     ] = None,
+    users_per_part: Annotated[
+        int | None, typer.Option("--users-per-part", help="Users in a part of a folder; by default 500 to 50,000.")
+    ] = None,
     engine: Engine = None,
     workers: Workers = None,
     as_json: Json = False,
@@ -156,6 +160,8 @@ def recommend(
         raise ParameterError(
             f"--exclude and --candidates are for a table: give {out_file} an ending, such as .csv or .parquet."
         )
+    if users_per_part is not None and (not to_folder or users or ratings):
+        raise ParameterError("--users-per-part is for the lists of all users in a folder: --out lists/")
     with losses_told(), Progress(console=err, transient=True, disable=not err.is_terminal) as progress:
         task = progress.add_task("recommending", total=None)
 
@@ -165,7 +171,7 @@ def recommend(
         if to_folder and out_file is not None and not users and ratings is None:
             files = recommend_all(
                 model, out_file, n, parse_threshold(threshold), exclude_seen=not include_seen,
-                engine=engine, workers=workers, on_progress=tell,
+                users_per_part=users_per_part, engine=engine, workers=workers, on_progress=tell,
             )  # fmt: skip
             err.print(f"{plural(len(files), 'part')} in {out_file}", highlight=False)
             facts = {"folder": str(out_file), "parts": [str(file) for file in files]}

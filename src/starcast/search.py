@@ -75,7 +75,7 @@ def search(
         See :func:`starcast.cross_validate`.
     n_jobs : int
         Processes at work.
-    engine : "ray", optional
+    engine : "ray" or RayEngine, optional
         Who works: the workers of a Ray cluster, each on a fold of a trial, instead of processes of this machine. The
         folds go to each machine once. A fold whose worker dies is done again; four times, and its trial has failed.
         Other trouble of the cluster ends the search, records nothing of the trial, and the next call tries it again.

@@ -1,8 +1,9 @@
 """The paper's questions with rules that can be defended.
 
-Parameters are chosen by log-loss on parts of the training ratings that are cut like the test part; every model answers
-with a distribution, as it is and tempered on those same parts; all decide by the same rules; nothing that is undefined
-counts as zero or as perfect; intervals come from resampling users.
+Parameters are chosen by log-loss on parts of the training ratings that are cut like the test part, from grids of the
+same size for all models; every model answers with a distribution, as it is and tempered on those same parts; all decide
+by the same rules; nothing that is undefined counts as zero or as perfect; intervals, and those of the difference of two
+models, come from the same resamples of users and items; those of differences also from resamples of users alone.
 """
 
 import itertools
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from starcast import metrics
-from starcast.bootstrap import Statistic, make_statistic
+from starcast.bootstrap import Resampled, Statistic, make_statistic, paired_difference, resample_statistics
 from starcast.distribution import Distribution
 from starcast.errors import DivergenceError, choose
 from starcast.evaluate import answer_for
@@ -28,6 +29,7 @@ VALIDATION_SEEDS = (1, 2)  # of the splits of the training part on which paramet
 MEASURES = {name: name for name in ("nll", "rps", "ece", "aurc")} | {
     "accuracy": "accuracy@0", "1-MAE of the mode": "1-MAE@0", "1-MAE of the median": "1-MAE@0",
 }  # fmt: skip
+LARGER_IS_BETTER = {"accuracy", "1-MAE of the mode", "1-MAE of the median"}
 
 
 @dataclass(frozen=True)
@@ -44,40 +46,51 @@ class Contender:
         values = itertools.product(*self.space.values())
         return [dict(self.fixed) | dict(zip(self.space, choice, strict=True)) for choice in values]
 
+    def at_edge(self, params: Mapping[str, Any]) -> list[str]:
+        """Return the parameters whose value is the least or the greatest of those tried: others may be better."""
+        return [name for name, values in self.space.items() if params[name] in (min(values), max(values))]
 
-POINT_SPACE = {"n_factors": (2, 8), "regularization": (0.05, 0.1, 0.2), "n_iters": (30, 60, 100)}
+
+# As many settings for every model as four values of one parameter and three of another make; what has no parameters
+# has one.
+N_SETTINGS = 12
+POINT_SPACE = {"regularization": (0.02, 0.06, 0.2, 0.6), "n_factors": (1, 3, 9)}
 CONTENDERS = {
     "global": Contender("global frequencies", "global", {}, {}),
-    "item": Contender("item frequencies", "item", {}, {}),
-    "bayes": Contender("naive Bayes", "bayes", {}, {}),
-    "resbemf": Contender(
-        "ResBeMF, exact", "resbemf", {}, {"n_factors": (4, 8, 16), "regularization": (6.0, 10.0, 16.0)}
+    "item": Contender("item frequencies", "item", {}, {"shrinkage": tuple(2.0**k for k in range(12))}),
+    "bayes": Contender(
+        "naive Bayes", "bayes", {}, {"user_shrinkage": (4.0, 16.0, 64.0, 256.0), "item_shrinkage": (4.0, 16.0, 64.0)}
     ),
+    "dirmf": Contender(
+        "DirMF", "dirmf", {"n_iters": 100}, {"learning_rate": (0.003, 0.01, 0.03, 0.1), "n_factors": (1, 3, 9)}
+    ),
+    "bemf": Contender(
+        "BeMF", "bemf", {"n_iters": 50}, {"regularization": (0.3, 1.0, 3.0, 10.0), "n_factors": (1, 3, 9)}
+    ),
+    "pmf": Contender("PMF", "pmf", {"n_iters": 100}, POINT_SPACE),
+    "biasedmf": Contender("BiasedMF", "biasedmf", {"n_iters": 100}, POINT_SPACE),
     "resbemf-paper": Contender(
         "ResBeMF, published",
         "resbemf",
-        {"update": "paper"},
-        {
-            "n_factors": (4, 10),
-            "regularization": (0.01, 0.05, 0.1, 0.2),
-            "learning_rate": (0.001, 0.003, 0.005),
-            "n_iters": (50, 100),
-        },
+        {"update": "paper", "n_factors": 4, "n_iters": 100},
+        {"regularization": (0.05, 0.1, 0.2, 0.4), "learning_rate": (0.0002, 0.0005, 0.001)},
     ),
-    "bemf": Contender(
-        "BeMF", "bemf", {}, {"n_factors": (2, 6), "regularization": (0.1, 1.0, 5.0), "n_iters": (25, 50)}
+    "resbemf": Contender(
+        "ResBeMF, exact", "resbemf", {}, {"regularization": (5.0, 8.0, 12.0, 18.0), "n_factors": (4, 8, 16)}
     ),
-    "dirmf": Contender("DirMF", "dirmf", {}, {"n_factors": (4, 8), "learning_rate": (0.1, 0.3), "n_iters": (50, 100)}),
-    "pmf": Contender("PMF", "pmf", {}, POINT_SPACE),
-    "biasedmf": Contender("BiasedMF", "biasedmf", {}, POINT_SPACE),
 }
 
 
 @dataclass(frozen=True)
 class Sound:
-    """What the sound protocol found: a row per model and calibration, and their curves over the thresholds."""
+    """What the sound protocol found: a row per model and calibration, and their curves over the thresholds.
+
+    `differences` has a row for every two models, measure and calibration; `settings` what was tried and chosen.
+    """
 
     overall: Results
+    differences: Results
+    settings: Results
     curves: Results
 
 
@@ -101,30 +114,38 @@ def run_sound(
     relevant : float, optional
         The least rating of a relevant item.
     n_seeds : int
-        Fits from different starting points; the measures are those of the first, their spread over all is told.
+        Fits from different starting points; the measures are those of the first, their range over all is told.
     n_resamples : int
-        Resamples of the test users behind every 95% interval.
+        Resamples of the test users and items behind every 95% interval.
     on_progress : callable, optional
         Called with a word on what is being done.
     """
     split = benchmark_split(ratings)
     validation = [benchmark_split(split.train, random_state=seed) for seed in VALIDATION_SEEDS]
-    overall, curves = [], []
+    statistics: dict[tuple[str, bool, str], Statistic] = {}
+    abouts: list[dict[str, Any]] = []
+    settings, curves = [], []
+    tell = on_progress or (lambda word: None)
     for key in contenders:
         contender = CONTENDERS[choose("contender", key, CONTENDERS)]
-        tell = on_progress or (lambda word: None)
         tell(f"choosing the parameters of {contender.title}")
         params, temperature = choose_parameters(contender, validation)
+        settings.append(_setting_row(contender, params))
         tell(f"fitting {contender.title}")
         answers = [_answer(contender, params, split, seed) for seed in range(n_seeds if _is_seeded(contender) else 1)]
         for calibrated in (False, True):
             shown = [temper(answer, temperature) if calibrated else answer for answer in answers]
             about = {"model": contender.title, "calibrated": calibrated}
-            overall.append(
-                about | _overall(split.test, shown, n_resamples) | {"params": params, "temperature": temperature}
-            )
+            by_seed = [make_statistics(split.test, answer) for answer in shown]
+            statistics |= {(contender.title, calibrated, name): by_seed[0][name] for name in MEASURES}
+            abouts.append(about | {"params": params, "temperature": temperature} | _ranges(split.test, by_seed))
             curves += [about | row for row in _curves(split.test, shown[0], relevant)]
-    return Sound(Results(overall), Results(curves))
+    tell("resampling")
+    resampled = resample_statistics(split.test, statistics, n_resamples=n_resamples)
+    overall = [about | _intervals(resampled, about["model"], about["calibrated"]) for about in abouts]
+    of_users = resample_statistics(split.test, statistics, unit="user", n_resamples=n_resamples)
+    differences = _differences(resampled, of_users)
+    return Sound(Results(overall), Results(differences), Results(settings), Results(curves))
 
 
 def choose_parameters(contender: Contender, validation: Sequence[Split]) -> tuple[dict[str, Any], float]:
@@ -158,19 +179,53 @@ def _answer(contender: Contender, params: Mapping[str, Any], split: Split, seed:
     return answer_for(make_model(contender.model, dict(params) | seeded).fit(split.train), split.test)
 
 
-def _overall(test: Ratings, answers: Sequence[Distribution], n_resamples: int) -> dict[str, Any]:
-    """Return each measure of the first answer, its interval over users, and its range over the seeds."""
-    n_users = len(test.users)
-    once = np.ones((1, n_users))
-    weights = np.random.default_rng(0).multinomial(n_users, np.full(n_users, 1 / n_users), n_resamples)
-    by_seed = [make_statistics(test, answer) for answer in answers]
-    row: dict[str, Any] = {}
+def _setting_row(contender: Contender, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what was tried and what was chosen, for the table of settings."""
+    return {
+        "model": contender.title,
+        "settings": len(contender.settings()),
+        "tried": "; ".join(f"{name}: {', '.join(map(str, values))}" for name, values in contender.space.items()),
+        "fixed": ", ".join(f"{name}={value}" for name, value in contender.fixed.items()),
+        "chosen": ", ".join(f"{name}={params[name]}" for name in contender.space),
+        "at edge": ", ".join(contender.at_edge(params)),
+    }
+
+
+def _ranges(test: Ratings, by_seed: Sequence[Mapping[str, Statistic]]) -> dict[str, float]:
+    """Return how far each measure differs between the seeds."""
+    once = np.ones((1, len(test.users)))
+    return {
+        f"{name} range over seeds": float(np.ptp([statistics[name](once)[0] for statistics in by_seed]))
+        for name in MEASURES
+    }
+
+
+def _intervals(resampled: Mapping[tuple[str, bool, str], Resampled], model: str, calibrated: bool) -> dict[str, float]:
+    """Return each measure with its 95% interval."""
+    row: dict[str, float] = {}
     for name in MEASURES:
-        values = [float(statistics[name](once)[0]) for statistics in by_seed]
-        low, high = np.quantile(by_seed[0][name](weights.astype(np.float64)), [0.025, 0.975])
-        row |= {name: values[0], f"{name} low": float(low), f"{name} high": float(high)}
-        row[f"{name} range over seeds"] = float(np.ptp(values))
+        found = resampled[model, calibrated, name]
+        low, high = np.nanquantile(found.values, [0.025, 0.975])
+        row |= {name: found.value, f"{name} low": float(low), f"{name} high": float(high)}
     return row
+
+
+def _differences(
+    resampled: Mapping[tuple[str, bool, str], Resampled], of_users: Mapping[tuple[str, bool, str], Resampled]
+) -> list[dict[str, Any]]:
+    """Return the paired difference of every two models in every measure, both as they are or both tempered."""
+    rows = []
+    for (model, calibrated, name), one in resampled.items():
+        for (other, tempered, measure), two in resampled.items():
+            if other != model and (tempered, measure) == (calibrated, name):
+                best = "max" if name in LARGER_IS_BETTER else "min"
+                about = {"model": model, "other": other, "calibrated": calibrated, "measure": name}
+                row = paired_difference(one, two, best=best)
+                users = paired_difference(
+                    of_users[model, calibrated, name], of_users[other, calibrated, name], best=best
+                )
+                rows.append(about | row | {f"{key} over users": users[key] for key in ("low", "high", "clear")})
+    return rows
 
 
 def make_statistics(test: Ratings, answer: Distribution) -> dict[str, Statistic]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from starcast.errors import ClusterError, MissingExtraError, ParameterError
 
+LINES: dict[str, socket.socket] = {}  # an open connection to the raylet of this machine, by the name of its socket
 STARTED_HERE: list[str] = []  # the address of the cluster that this process has started itself
 
 
@@ -46,7 +47,48 @@ def connect(workers: int | None = None, purpose: str = "working on Ray") -> Any:
             f"{workers} workers need as many CPUs, the Ray cluster has {places:g}. Ask for fewer workers, or start "
             "more nodes: ray start --address=…"
         )
+    _open_line(ray)
     return ray
+
+
+def check_raylet() -> None:
+    """Raise an error if the raylet of this machine, Ray's own process on it, has ended.
+
+    Ray ends the whole driver, without an exception, at the next use of the object store after that. So this is asked
+    before each use. It costs a system call: the kernel closes our connection as soon as the raylet is gone.
+    """
+    for name, line in list(LINES.items()):
+        try:
+            is_gone = line.recv(1) == b""
+        except BlockingIOError:
+            is_gone = False
+        except OSError:
+            is_gone = True
+        if is_gone:
+            raise ClusterError(
+                f"the raylet of this machine ({name}) has ended: it was killed, or ran out of memory. Start Ray again "
+                "and call this once more from a new process. What is in a checkpoint, a journal or a folder of lists "
+                "is kept."
+            )
+
+
+def _open_line(ray: Any) -> None:
+    """Connect to the raylet of this machine, to notice its end; not where Ray tells no socket, as on Windows."""
+    here = ray.get_runtime_context().get_node_id()
+    names = [node.get("RayletSocketName", "") for node in ray.nodes() if node.get("NodeID") == here]
+    for name in list(LINES):
+        if name not in names:
+            LINES.pop(name).close()
+    for name in names:
+        if name and name not in LINES and hasattr(socket, "AF_UNIX"):
+            line = socket.socket(socket.AF_UNIX)
+            try:
+                line.connect(name)
+            except OSError:  # a raylet that cannot be asked is not watched
+                line.close()
+                continue
+            line.setblocking(False)
+            LINES[name] = line
 
 
 def _start(ray: Any, workers: int | None) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from starcast import _native
+from starcast.distributed.cluster import check_raylet
 from starcast.distributed.cost import SUMS_AT_ONCE, row_of
 from starcast.distributed.shards import Shards
 from starcast.distributed.worker import Bounds, Worker
@@ -129,9 +130,11 @@ class Crew:
         """Return what workers said, or raise what went wrong: an error of theirs, or that some are gone."""
         from ray.exceptions import RayError, RayTaskError
 
+        check_raylet()
         try:
             return self._ray.get(refs)
         except RayError as error:
+            check_raylet()
             cause = error.cause if isinstance(error, RayTaskError) else error
             if not isinstance(cause, RayError):
                 raise cause from None
@@ -142,6 +145,7 @@ class Crew:
         """Put something into the object store."""
         from ray.exceptions import RayError
 
+        check_raylet()
         try:
             return self._ray.put(value)
         except RayError as error:
@@ -176,6 +180,7 @@ class Crew:
         ready: list[Any] = []
         deadline = time.monotonic() + self._patience
         while len(ready) < len(calls) and time.monotonic() < deadline and self._has_room(n_cpus):
+            check_raylet()
             ready, _ = self._ray.wait(list(calls.values()), num_returns=len(calls), timeout=1.0)
         self._bare.update(which)
         late = [k for k, call in calls.items() if call not in ready]

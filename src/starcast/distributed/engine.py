@@ -131,7 +131,7 @@ class RayEngine:
             checkpoint.bring_draws(plan, state)
         n_threads = self._threads(ray)
         crew = Crew(ray, plan, shards, n_threads, self.patience)
-        run = Run(ray, plan, crew, n_threads, self.every, checkpoint, state or State(seed), self.report_)
+        run = Run(plan, crew, n_threads, self.every, checkpoint, state or State(seed), self.report_)
         try:
             with progress_bar(f"fitting {type(model).__name__}", bool(getattr(model, "verbose", False))) as advance:
                 run.to_the_end(model, advance)
@@ -156,10 +156,10 @@ class Run:
     """A fit on its way, from the last state that was kept to the end."""
 
     def __init__(
-        self, ray: Any, plan: Plan, crew: Crew, n_threads: int, every: int, checkpoint: Checkpoint | None, state: State,
+        self, plan: Plan, crew: Crew, n_threads: int, every: int, checkpoint: Checkpoint | None, state: State,
         report: Report,
     ) -> None:  # fmt: skip
-        self._ray, self._plan, self._crew, self._n_threads = ray, plan, crew, n_threads
+        self._plan, self._crew, self._n_threads = plan, crew, n_threads
         self._every, self._checkpoint, self._kept, self._report = every, checkpoint, state, report
         report.resumed_from, self._start = state.done, plan.shared()
         self._n_losses = 0  # since a state was kept
@@ -217,7 +217,7 @@ class Run:
         self._n_losses = 0
         self._kept = State(self._kept.seed, list(history), self._plan.shared(), items, users)
         if self._checkpoint:
-            self._checkpoint.save(self._kept, self._plan, self._ray.get)
+            self._checkpoint.save(self._kept, self._plan, self._crew.get)
 
     def _measure(self, done: int, seconds: float) -> None:
         sent, received = np.mean(self._crew.traffic(), axis=0)

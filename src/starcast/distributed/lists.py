@@ -31,7 +31,7 @@ def recommend_all(
     threshold: float | None = None,
     *,
     exclude_seen: bool = True,
-    users_per_part: int = 50_000,
+    users_per_part: int | None = None,
     engine: Any = None,
     workers: int | None = None,
     on_progress: Callable[[int, int], None] | None = None,
@@ -50,12 +50,13 @@ def recommend_all(
         Made if it is not there.
     n, threshold, exclude_seen
         As in :meth:`starcast.Model.recommend`.
-    users_per_part : int
-        Users in a file; the lists of so many are held at once by each worker.
-    engine : "ray", optional
+    users_per_part : int, optional
+        Users in a file; the lists of so many are held at once by each worker. By default 16 files, with 500 to 50,000
+        users each: that depends on the model alone, so that any number of workers finishes what others began.
+    engine : "ray" or RayEngine, optional
         Who works: the workers of a Ray cluster, or this process.
     workers : int, optional
-        How many workers; 2 if not given.
+        How many workers; 2 if not given, those of a RayEngine.
     on_progress : callable, optional
         Called with the parts done and those in all.
 
@@ -69,21 +70,23 @@ def recommend_all(
     """
     check_number(n)
     check_fraction(0.0 if threshold is None else threshold, "threshold")
-    check_whole("users_per_part", users_per_part, 1)
+    if users_per_part is not None:
+        check_whole("users_per_part", users_per_part, 1)
     n_workers = workers_of(engine, workers)
     fitted = model if isinstance(model, Model) else load(model)
     fitted._check_fitted()
     users = fitted.users_[np.flatnonzero(fitted._user_known)]
+    each = usual_users_per_part(len(users)) if users_per_part is None else int(users_per_part)
     place = Path(folder).absolute()
     ask = {"n": int(n), "threshold": threshold, "exclude_seen": bool(exclude_seen)}
     limit = None if threshold is None else [kind_of(threshold), float(threshold)]
-    about = {"model": _fingerprint(fitted), **ask, "threshold": limit, "users_per_part": int(users_per_part)}
+    about = {"model": _fingerprint(fitted), **ask, "threshold": limit, "users_per_part": each}
     _check_same(place, about)
-    files = [place / f"part-{k:06}.parquet" for k in range(-(-len(users) // users_per_part))]
+    files = [place / f"part-{k:06}.parquet" for k in range(-(-len(users) // each))]
     missing = [k for k, file in enumerate(files) if _told(file) is None]
     is_shared = n_workers is not None and not isinstance(model, Model)
     source = ModelFile(Path(model).absolute(), about["model"]) if is_shared else fitted  # type: ignore[arg-type]
-    tasks = ((files[k], users[k * users_per_part : (k + 1) * users_per_part], ask, about) for k in missing)
+    tasks = ((files[k], users[k * each : (k + 1) * each], ask, about) for k in missing)
     done = len(files) - len(missing)
     if on_progress is not None:
         on_progress(done, len(files))
@@ -98,6 +101,15 @@ def recommend_all(
             f"{place} are not here."
         )
     return files
+
+
+def usual_users_per_part(n_users: int) -> int:
+    """Return the users in a part where nobody says: 16 parts, unless these are small or large.
+
+    >>> usual_users_per_part(943), usual_users_per_part(6_040), usual_users_per_part(10**6), usual_users_per_part(10**8)
+    (500, 500, 50000, 50000)
+    """
+    return min(max(-(-n_users // 16), 500), 50_000)
 
 
 def _check_same(folder: Path, about: dict[str, Any]) -> None:

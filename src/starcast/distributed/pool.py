@@ -5,11 +5,11 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any
 
-from starcast.distributed.cluster import connect
-from starcast.distributed.tasks import RETRIES, first_line, sharing
+from starcast.distributed.cluster import check_raylet, connect
+from starcast.distributed.tasks import PATIENCE, RETRIES, first_line, sharing
 from starcast.errors import ClusterError, StarcastError
 from starcast.journal import TROUBLE
 
@@ -49,6 +49,7 @@ class _Queue:
     def __init__(self, ray: Any, workers: int, send: Callable[..., Any]) -> None:
         self._ray, self._free, self._send = ray, workers, send
         self._waiting: deque[tuple[_Whole, int, tuple[Any, ...]]] = deque()
+        self._running: list[_Whole] = []  # once for each piece that is at work
         self._events: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
 
     def submit(self, pieces: list[tuple[Any, ...]], join: Callable[[Sequence[Record]], Record]) -> Future[Record]:
@@ -63,25 +64,47 @@ class _Queue:
 
     def run(self) -> None:
         """Take note of what comes and what is done, and begin what there are workers for, until it is closed."""
-        while (happen := self._events.get()) is not None:
+        while True:
+            try:
+                happen = self._events.get(timeout=PATIENCE)
+            except Empty:
+                self._check()
+                continue
+            if happen is None:
+                return
             happen()
             while self._free and self._waiting:
                 self._begin(*self._waiting.popleft())
+
+    def _check(self) -> None:
+        """Fail all that is under way if Ray has ended on this machine: it would never come to an end."""
+        try:
+            check_raylet()
+        except ClusterError as error:
+            for whole in (*self._running, *(whole for whole, _, _ in self._waiting)):
+                whole.fail(error)
+            self._running.clear()
+            self._waiting.clear()
 
     def _begin(self, whole: "_Whole", place: int, piece: tuple[Any, ...]) -> None:
         if not whole.wants(place):
             return
         try:
+            check_raylet()
             done = self._send(*piece).future()
         except Exception as error:  # Ray takes nothing any more
             whole.fail(self._meant(error))
             return
         self._free -= 1
+        self._running.append(whole)
         done.add_done_callback(lambda done: self._events.put(lambda: self._end(whole, place, done)))  # by Ray's thread
 
     def _end(self, whole: "_Whole", place: int, done: Any) -> None:
         self._free += 1
+        if whole in self._running:
+            self._running.remove(whole)
         try:
+            check_raylet()  # else what was lost with it would be recorded as a failure of the trial
             whole.take(place, self._record(done))
         except Exception as error:
             whole.fail(self._meant(error))

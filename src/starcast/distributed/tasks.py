@@ -7,11 +7,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from starcast.distributed.cluster import connect
+from starcast.distributed.cluster import check_raylet, connect
 from starcast.errors import ClusterError, ClusterWarning, ParameterError, StarcastError, choose
 
 RETRIES = 3  # of a call whose worker died
 IDLE = 30.0  # seconds without a task, after which a worker lets go of what tasks share
+PATIENCE = 1.0  # seconds between looks whether Ray is still there
 MOST_WAITING = 4  # results a worker, of which the first is not there yet
 
 
@@ -63,16 +64,29 @@ def run_tasks(
             if not under_way:
                 return
             if under_way[0] in running:
-                _, running = ray.wait(running, num_returns=1)
+                _, running = wait_for(ray, running, 1)
                 continue
             with telling(ray):
+                check_raylet()
                 result = ray.get(under_way.popleft())
             yield result
+    except ClusterError:
+        under_way.clear()  # nobody is left to be waited for
+        raise
     finally:
         # Not cancelled: Ray (2.60) ends the whole process if a task is done just when it is cancelled. Waited for, so
         # that nobody writes to a folder that is being removed.
         if under_way:
-            ray.wait(list(under_way), num_returns=len(under_way))
+            wait_for(ray, list(under_way), len(under_way))
+
+
+def wait_for(ray: Any, references: list[Any], n: int) -> tuple[list[Any], list[Any]]:
+    """Return `n` references that are done and the others, or raise an error if Ray has ended on this machine."""
+    while True:
+        check_raylet()
+        done, others = ray.wait(references, num_returns=n, timeout=PATIENCE)
+        if len(done) == n:
+            return done, others
 
 
 ARRIVED: dict[str, tuple[Any, ...]] = {}  # what the tasks of this worker share, by the name of its reference
@@ -83,6 +97,7 @@ def sharing(ray: Any, work: Callable[..., Any], shared: tuple[Any, ...]) -> Call
     """Return a function that submits ``work(*shared, *task)`` to Ray and returns a reference to what becomes of it."""
     tell_if_busy(ray)
     remote = ray.remote(num_cpus=1, max_retries=RETRIES)(_work_on)
+    check_raylet()
     box = [ray.put(shared)]  # in a list: a bare reference would be fetched, and its looks-up built, for every task
     return lambda *task: remote.remote(work, box, *task)
 

@@ -79,7 +79,7 @@ class Model(Parametrized):
     def fit(self, ratings: Any, y: object = None, *, engine: Any = None) -> Self:
         """Learn from the ratings, always afresh, and return self.
 
-        With an engine, such as :class:`starcast.RayEngine`, many machines do; it takes :class:`starcast.Shards`, too.
+        With an engine, "ray" or a :class:`starcast.RayEngine`, many machines do, also from :class:`starcast.Shards`.
         As in scikit-learn, ``fit(X, y)`` takes users and items as the two columns of a frame or an array, and their
         ratings as `y`. A NumPy generator as ``random_state`` draws a seed, which takes its place.
 

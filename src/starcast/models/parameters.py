@@ -36,9 +36,14 @@ class Parametrized:
 
 
 def check_engine(engine: Any) -> Any:
-    """Return the engine of a fit, or raise an error if it is none."""
+    """Return the engine of a fit, which may be given by its name, or raise an error if it is none."""
+    if isinstance(engine, str):
+        from starcast.distributed.engine import RayEngine  # it imports the models
+
+        choose("engine", engine, ["ray"])
+        return RayEngine()
     if isinstance(engine, type) or not hasattr(engine, "fit"):
-        raise ParameterError(f"engine must be a RayEngine, such as RayEngine(workers=2), got {engine!r}.")
+        raise ParameterError(f'engine must be "ray" or a RayEngine, such as RayEngine(workers=2), got {engine!r}.')
     return engine
 
 

@@ -70,7 +70,9 @@ def neural_curves(run: Run) -> tuple[Curves, Curves]:
     if folder is None or not (folder / "mae.csv").is_file():
         return here, {}
     names = list(neural_models(run.dataset))
-    found = {m: {name: c for name, c in curves.items() if name in names} for m, curves in read_curves(folder).items()}
+    found = {m: {name: curves[name] for name in names if name in curves} for m, curves in read_curves(folder).items()}
+    if not found["coverage"]:
+        return here, {}
     found["accuracy"].pop("MWGP", None)  # 0 throughout: its unrounded predictions are never a score
     return here, _covered(found)
 

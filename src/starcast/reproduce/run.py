@@ -94,13 +94,17 @@ class Run:
         """Return the folder of the published test curves, if there is one to compare with."""
         return self.published and self.published / "test-split" / self.experiment.folder
 
+    def tested_file(self, model: str) -> Path:
+        """Return the search whose front is tested: the published one if there is one to compare with, else our own."""
+        return self.published_search(model) or self.search_file(model)
+
     def tested(self, model: str) -> dict[str, Setting]:
         """Return the settings of a model that are tested, by their column in the files of the test curves.
 
         They are the front of the published search if there is one to compare with, else of this run's own, in the
         order of the file, numbered from 0; for PMF and BiasedMF the first row of the front, without a number.
         """
-        file = self.published_search(model) or self.search_file(model)
+        file = self.tested_file(model)
         if not file.is_file():
             raise FileError(
                 f"there is no {file}, whose front is to be tested. Run the stage search first, or compare with the "
