@@ -9,7 +9,7 @@ from starcast.errors import DataError, DivergenceError, ParameterError, plural
 from starcast.kernels import Side, make_sides
 from starcast.names import Array, Codes, Lookup, strings
 from starcast.ratings import Ratings
-from starcast.scale import score_codes
+from starcast.scale import place_on, score_codes
 
 if TYPE_CHECKING:
     from starcast.models.base import Model
@@ -122,7 +122,7 @@ def _scores_on(model: "Model", ratings: Ratings, what: str) -> Array:
     if len(ratings) == 0:
         raise DataError(f"{what} needs at least one rating, got none.")
     codes = score_codes(ratings.values, model.scores_)
-    foreign = ratings.scores[~np.isin(ratings.scores, model.scores_)]
+    foreign = ratings.scores[place_on(ratings.scores, model.scores_, "error")[1]]
     if len(foreign):
         raise DataError(
             f"the scale of new ratings must be a part of the model's, from {model.scores_[0]:g} to "
