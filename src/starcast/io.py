@@ -31,6 +31,7 @@ CHUNK = 1 << 24
 LONGEST_HEADER = 1 << 20  # bytes; a quote that is open longer than that was none
 NOT_BLANK = re.compile(rb"\S")
 QUOTED, QUOTED_TEXT = re.compile(rb'"[^"]*+(?:""[^"]*+)*+"'), re.compile(r'"[^"]*+(?:""[^"]*+)*+"')
+QUOTE_NEEDED = re.compile(r'[",\n\r]|^\s|\s$').search
 SEPARATORS = ("::", "\t", ",", ";", "|", " ")
 DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d.*)?", re.IGNORECASE)
 FOREIGN = [  # place and bytes by which files that hold no text are known, and what to do with them
@@ -563,38 +564,41 @@ class JsonLines:
 
     def convert(self, text: bytes) -> bytes:
         """Return the lines that follow as comma-separated text."""
-        return b"\n".join([self._convert_line(line) for line in text.split(b"\n")])
-
-    def _convert_line(self, line: bytes) -> bytes:
-        self._line += 1
-        if not line.strip():
-            return b""
         try:
-            row = json.loads(line)
+            lines = text.decode().split("\n")
         except UnicodeDecodeError:
             raise not_utf8(self.file) from None
+        return "\n".join([self._convert_line(line) for line in lines]).encode(errors="replace")
+
+    def _convert_line(self, line: str) -> str:
+        self._line += 1
+        if not line or line.isspace():
+            return ""
+        try:
+            row = json.loads(line)
         except (ValueError, RecursionError):
             row = None
         if not isinstance(row, dict):
             if self.on_bad == "error":
                 raise DataError(
-                    f"a line must be a JSON object, got {line[:60].decode(errors='replace')!r} (line {self._line:,} of "
-                    f'{self.file.name}). Fix it, or pass on_bad="skip" to leave it out.'
+                    f"a line must be a JSON object, got {line[:60]!r} (line {self._line:,} of {self.file.name}). Fix "
+                    'it, or pass on_bad="skip" to leave it out.'
                 )
             self.n_bad += 1
-            return b""
+            return ""
         if not self._keys:
             header = list(row)
             self._keys = [header[at] for at in column_positions(header, self.columns, self.file.name)]
-        return ",".join([_cell(row.get(key)) for key in self._keys]).encode(errors="replace")
+        return ",".join([_cell(row.get(key)) for key in self._keys])
 
 
 def _cell(value: object) -> str:
     """Return a value of JSON as a field."""
+    if isinstance(value, str):
+        return '"' + value.replace('"', '""') + '"' if QUOTE_NEEDED(value) else value
     if value is None:
         return ""
-    text = value if isinstance(value, str) else json.dumps(value)
-    return '"' + text.replace('"', '""') + '"' if re.search(r'[",\n\r]|^\s|\s$', text) else text
+    return repr(value) if isinstance(value, (int, float)) else _cell(json.dumps(value))
 
 
 def _table(

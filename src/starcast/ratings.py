@@ -153,8 +153,8 @@ class Ratings:
         """Return the ratings of a data frame: pandas, Polars, PyArrow, DuckDB or whatever else Narwhals takes.
 
         `columns` names the columns of users, items, ratings and, if there is one, timestamps. Without it, usual
-        names are recognised (user, user_id, userId, …). `options` are those of :meth:`from_arrays`, among them
-        ``on_bad="skip"`` for frames with missing values.
+        names are recognised (user, user_id, userId, …); to read no timestamps, name three columns. `options` are
+        those of :meth:`from_arrays`, among them ``on_bad="skip"`` for frames with missing values.
         """
         table = read_columns(frame)
         positions = column_positions(table.columns, columns, "the frame")

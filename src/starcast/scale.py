@@ -171,7 +171,8 @@ def as_seconds(timestamps: object, n: int) -> npt.NDArray[np.int64]:
         at = int(np.flatnonzero(~good)[0])
         raise DataError(
             f"timestamps must be numbers of seconds or dates, got {plain(times[at])!r:.60} at position {at:,} "
-            f"({int((~good).sum()):,} such of {n:,}). Write dates as 2005-09-06 or 2005-09-06T12:30:00Z."
+            f"({int((~good).sum()):,} such of {n:,}). Write dates as 2005-09-06 or 2005-09-06T12:30:00Z, or give no "
+            "timestamps."
         )
     return seconds
 
