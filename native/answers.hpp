@@ -117,14 +117,14 @@ inline void settle_row(double* p, const double* place, size_t S, double centerin
 }
 
 // Divides a row by its sum, so that it adds up to one to the last bits. A row that does already stays as it is:
-// normalizing twice is normalizing once. The sum is compensated (Neumaier), so its error does not grow with the number
+// normalizing twice is normalizing once. The sum is compensated (TwoSum), so its error does not grow with the number
 // of scores. Rows that are no distribution (a sum of zero, infinite, or not a number) stay as they are, too.
 inline void normalize_row(double* p, size_t S) {
   constexpr double exact = 4.5e-16;  // two units in the last place of one: what rounding leaves after a division
   double total = 0, lost = 0;
   for (size_t s = 0; s < S; ++s) {
-    const double next = total + p[s];
-    lost += std::abs(total) >= std::abs(p[s]) ? (total - next) + p[s] : (p[s] - next) + total;
+    const double next = total + p[s], part = next - total;
+    lost += (total - (next - part)) + (p[s] - part);
     total = next;
   }
   total += lost;

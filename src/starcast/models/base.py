@@ -321,8 +321,8 @@ class Model(Parametrized):
             return np.tile(self.prior_, (len(item), 1))
         cell = items.astype(np.int64) * n_scores + scores
         counts = np.bincount(cell, minlength=len(self.items_) * n_scores).reshape(-1, n_scores)[item]
-        counts = counts + NEWCOMER_SHRINKAGE * self.prior_
-        return np.asarray(counts / counts.sum(axis=1, keepdims=True))
+        weights = counts + NEWCOMER_SHRINKAGE * self.prior_
+        return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
     def _index_users(self) -> None:
         """Prepare the look-up of users and whatever `_proba` wants of their rows; runs once these are there or new."""
@@ -412,7 +412,8 @@ class Model(Parametrized):
 
     def _known_proba(self, user: Codes, item: Codes) -> npt.NDArray[np.float64]:
         """Return the probabilities of known pairs in double precision, calibrated if the model is."""
-        probs = np.array(self._proba(user, item), np.float64, order="C")  # a copy: a model may return what it keeps
+        # In place from here on, unless the model returns a view of what it keeps.
+        probs = np.require(self._proba(user, item), np.float64, ["C", "W", "O"])
         if hasattr(self, "calibration_"):
             probs = recalibrate(normalize(probs, self._n_threads()), self.calibration_)
         return normalize(self._settle_ties(probs), self._n_threads())
@@ -424,9 +425,9 @@ class Model(Parametrized):
         """Let a generator given as random_state draw a seed, so that the model can be saved and fitted again."""
         given = getattr(self, "random_state", None)
         if isinstance(given, np.random.Generator):
-            self.random_state = int(given.integers(2**31))
+            self.set_params(random_state=int(given.integers(2**31)))
         elif isinstance(given, np.random.RandomState):
-            self.random_state = int(given.randint(2**31, dtype=np.int64))
+            self.set_params(random_state=int(given.randint(2**31, dtype=np.int64)))
 
 
 def ratings_of_pairs(pairs: Any, values: object) -> Ratings:
