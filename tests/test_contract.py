@@ -530,8 +530,8 @@ def test_one_rating_is_enough(name):
     ("call", "error", "message"),
     [
         (lambda m: m.predict([1000, 1001], [1, 2, 3]), DataError, r"users and items must pair up, got 2 users and 3 items\."),
-        (lambda m: m.predict(["1000"], [1]), DataError, r"users are integers here \(such as \d+\), got strings \(such as '1000'\)\. Ask with integers\."),
-        (lambda m: m.predict([1000], ["1"]), DataError, r"items are integers here"),
+        (lambda m: m.predict(["ann"], [1]), DataError, r"users are integers here \(such as \d+\), got strings \(such as 'ann'\)\. Ask with integers\."),
+        (lambda m: m.predict([1000], ["x"]), DataError, r"items are integers here"),
         (lambda m: m.predict(1000, 1, threshold=1.5), ParameterError, r"threshold must be a number from 0 to 1, got 1\.5\."),
         (lambda m: m.predict(1000, 1, threshold=float("nan")), ParameterError, r"threshold must be a number from 0 to 1, got nan\."),
         (lambda m: m.predict(1000, 1, point="modus"), UnknownNameError, r"unknown point 'modus'\. Did you mean 'mode'\?"),

@@ -1,5 +1,6 @@
 """Recommendations: every user's best items, natively where a model can, else from all answers, block by block."""
 
+import contextlib
 import warnings
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -12,7 +13,7 @@ from starcast.distribution import Distribution, check_fraction, kind_of, normali
 from starcast.errors import DataError, ParameterError, UnknownNameError, plural
 from starcast.frames import first_of_frame, make_frame
 from starcast.kernels import fast, has_gpu, resolve_threads
-from starcast.names import Array, Codes, as_names, column_values
+from starcast.names import Array, Codes, as_names
 
 if TYPE_CHECKING:
     from starcast.models.base import Model
@@ -86,43 +87,25 @@ def find_names(model: "Model", given: object, what: str) -> tuple[Array, Codes]:
     """Return users or items, as `what` says, as an array of names, and their codes: -1 where the model does not know
     them, also for those without a rating in training.
 
-    A batch of strings and integers is read as text, so that one name of another type does not fail the others.
+    A batch of strings and integers is read as text, so that one name of another type does not fail the others. The
+    names are of the type that the model's have, or text if some of them cannot be.
     """
     lookup, is_known = (
         (model._user_lookup, model._user_known) if what == "user" else (model._item_lookup, model._item_known)
     )
     if isinstance(given, Iterator):
         given = list(given)
-    texts = None
     try:
         names = as_names(given, f"{what}s")
     except DataError:
-        texts = _mixed_as_text(given)
-        if texts is None:
-            raise
-        names = as_names(texts, f"{what}s")
+        names = as_names(given, f"{what}s", "text")  # the same error, unless there are strings and integers
     if len(names) == 0:
-        return lookup.names[:0], np.empty(0, np.int32)  # of the type that the model's names have
-    if texts is None or lookup.names.dtype == object:
-        codes = lookup.find(names, f"{what}s")
-    else:
-        codes = np.full(len(names), -1, np.int32)
-        whole = [(at, name) for at, name in enumerate(lookup.parse(texts)) if isinstance(name, int)]
-        at, numbers = zip(*whole, strict=True)  # there is an integer, else the names would not be mixed
-        codes[list(at)] = lookup.codes(numbers, f"{what}s")
+        return lookup.names[:0], np.empty(0, np.int32)
+    codes = lookup.find(names, f"{what}s")
     codes[~is_known[codes]] = -1
+    with contextlib.suppress(DataError):
+        names = lookup.alike(names, f"{what}s")
     return names, codes
-
-
-def _mixed_as_text(given: object) -> list[str] | None:
-    """Return names of which some are strings and some integers as strings; None if they are anything else."""
-    column = column_values(given) if hasattr(given, "to_numpy") else given
-    if not isinstance(column, (list, tuple, np.ndarray)):
-        return None
-    is_text = [isinstance(name, str) for name in column]
-    is_whole = [isinstance(name, (int, np.integer)) and not isinstance(name, bool) for name in column]
-    mixed = any(is_text) and any(is_whole) and sum(is_text) + sum(is_whole) == len(column)
-    return [str(name) for name in column] if mixed else None
 
 
 def codes_of(model: "Model", given: object, what: str) -> Codes:
