@@ -7,11 +7,8 @@ from collections.abc import Iterator
 
 from starcast.journal import OnProgress
 
-FIRST, SHORT, LONG = (
-    0.5,
-    2.0,
-    60.0,
-)  # seconds to the first line, and between two: at least, at most while tasks are done
+SHORT, LONG = 2.0, 60.0  # seconds between two lines: at least, and at most while tasks are done
+ENOUGH, SOON = 12, 10.0  # calls, or seconds, after which the time left is first told
 STEP = 0.1  # share of the tasks between two lines
 
 
@@ -54,9 +51,9 @@ def _lines(title: str) -> OnProgress:
     def on_progress(done: int, total: int) -> None:
         left, now = clock.left(done, total), time.perf_counter()
         since, share = now - told[0], done / max(total, 1)
-        is_first = told[1] == 0 and bool(left)
-        is_step = share - told[1] >= STEP and since >= SHORT
-        if done >= total or is_step or since >= LONG or (is_first and since >= FIRST):
+        is_first = told[1] == 0 and bool(left) and (len(clock.calls) >= ENOUGH or since >= SOON)
+        is_step = is_first or share - told[1] >= STEP
+        if done >= total or (is_step and since >= SHORT) or since >= LONG:
             told[:] = [now, share]
             print(f"{title}: {done:,} of {total:,}{', ' if left else ''}{left}", file=sys.stderr, flush=True)
 
@@ -64,16 +61,16 @@ def _lines(title: str) -> OnProgress:
 
 
 class _Clock:
-    """Estimates the time left from the tasks done since the first call."""
+    """Estimates the time left from the later half of the calls: the first tasks of a fit are often the slowest."""
 
     def __init__(self) -> None:
-        self.start: tuple[float, int] | None = None
+        self.calls: list[tuple[float, int]] = []
 
     def left(self, done: int, total: int) -> str:
-        if self.start is None:
-            self.start = (time.perf_counter(), done)
-        began, before = self.start
-        return time_left(done - before, total - done, time.perf_counter() - began)
+        now = time.perf_counter()
+        self.calls.append((now, done))
+        began, before = self.calls[(len(self.calls) - 1) // 2]
+        return time_left(done - before, total - done, now - began)
 
 
 def time_left(done: int, missing: int, seconds: float) -> str:
