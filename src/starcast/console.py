@@ -345,7 +345,7 @@ def fold_file(model: Model, file: str, reading: Reading = AS_FOUND) -> Model:
 def named_as_in(model: Model, table: Ratings) -> Ratings:
     """Return the ratings with numbers as text where the model's names are text: a file may hold none but numbers."""
     names = {"users": (model.users_, table.users), "items": (model.items_, table.items)}
-    texts = {
+    texts: dict[str, Any] = {
         side: strings(here.tolist())
         for side, (there, here) in names.items()
         if there.dtype == object and here.dtype != object

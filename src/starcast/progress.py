@@ -17,7 +17,7 @@ def progress_bar(title: str, show: bool = True) -> Iterator[OnProgress]:
     """Give a function of (tasks done, tasks in all) that tells on stderr how far the work has come.
 
     A terminal and a notebook get a bar, anything else a plain line every tenth of the work. The estimate of the time
-    left counts from the first call, so that what was done before it does not make the work look fast.
+    left counts calls only, so that what was done before the first does not make the work look fast.
     """
     if not show:
         yield lambda done, total: None
