@@ -28,7 +28,7 @@ def make_scale(scores: object) -> Floats:
     if len(scale) > MOST_SCORES:
         raise DataError(
             f"a scale has at most {MOST_SCORES} scores, got {len(scale):,} from {scale[0]:g} to {scale[-1]:g}. Pass a "
-            f'coarser scale and round to it: scores={_coarser(scale)}, off_scale="nearest".'
+            f'coarser scale and round to it: scores={_coarser(scale)} with off_scale="nearest".'
         )
     if len(scale) < 2:
         raise DataError(
@@ -58,8 +58,9 @@ def _noise(scale: Floats) -> float:
 
 def _coarser(scale: Floats) -> str:
     """Return a scale for the same ratings, as Python writes it."""
-    low, high = math.floor(scale[0]), math.ceil(scale[-1])
-    return f"range({low}, {high + 1})" if 4 <= high - low <= 20 else f"numpy.linspace({low}, {high}, 21)"
+    low, high = float(np.floor(scale[0])), float(np.ceil(scale[-1]))
+    n = int(high - low) if 4 <= high - low <= 20 else 10
+    return f"[{', '.join(f'{low + k * (high / n - low / n):g}' for k in range(n + 1))}]"
 
 
 def score_codes(values: Floats, scale: Floats, rule: str = "error") -> npt.NDArray[np.int8]:

@@ -108,7 +108,7 @@ def test_a_rating_off_the_given_scale(file):
 
 
 def test_more_than_127_scores(file):
-    message = 'a scale has at most 127 scores, got 128 from 0 to 127. Pass a coarser scale and round to it: scores=numpy.linspace(0, 127, 21), off_scale="nearest".'
+    message = 'a scale has at most 127 scores, got 128 from 0 to 127. Pass a coarser scale and round to it: scores=[0, 12.7, 25.4, 38.1, 50.8, 63.5, 76.2, 88.9, 101.6, 114.3, 127] with off_scale="nearest".'
     assert said(sc.DataError, lambda: sc.Ratings.from_arrays(range(128), [1] * 128, range(128))) == message
     assert said(sc.DataError, read(file, "".join(f"{k},1,{k}\n" for k in range(128)))) == message
 
