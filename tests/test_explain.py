@@ -126,7 +126,7 @@ def test_the_frame_is_of_the_callers_kind(fitted, ratings):
     [
         (lambda m: m.explain(777, 5), UnknownNameError, r"unknown user 777\. The model knows 100 users"),
         (lambda m: m.explain(3, 777), UnknownNameError, r"unknown item 777\."),
-        (lambda m: m.explain("3", 5), DataError, r"users are integers here"),
+        (lambda m: m.explain("ann", 5), DataError, r"users are integers here"),
         (lambda m: m.explain([3, 4], 5), DataError, r"explain takes one user and one item, got 2 users\."),
         (lambda m: m.explain(3, []), DataError, r"explain takes one user and one item, got 0 items\."),
         (lambda m: m.explain(3, 5, n=0), ParameterError, r"n must be a whole number of at least 1, got 0\."),
@@ -175,7 +175,8 @@ def test_the_command_tells_what_moved_a_forecast(run, file, fitted):
     lines = text.splitlines()
     assert lines[0].strip() == "what moved the forecast for Film 5"
     for line, row in zip(lines[2:], frame.to_dicts(), strict=True):
-        assert line.split("  ")[0] == row["title"]
+        assert line.split()[0] == str(row["item"])
+        assert row["title"] in line
         assert f"{row['shift']:+.3f}" in line
     assert json.loads(run("explain", file, 3, 5, "-n", 3, "--json")[1]) == frame.to_dicts()
     assert run("explain", file, 3, 777)[::2] == (2, "error: unknown item 777. The model knows 40 items, such as " + ", ".join(map(str, fitted("resbemf").items_[:3])) + ".\n")  # fmt: skip
