@@ -47,8 +47,8 @@ WORDS = {
     "numIters": "number of iterations",
 }  # fmt: skip
 COLUMNS = {  # of the table of chosen settings: what the published files call each
-    "number of factors": ("numFactors",),
-    "iterations or epochs": ("numIters", "numEpochs"),
+    "factors": ("numFactors",),
+    "iterations": ("numIters", "numEpochs"),
     "learning rate": ("learningRate", "gamma"),
     "regularization": ("regularization", "lambda"),
 }
@@ -218,6 +218,8 @@ def write_across(runs: Sequence[Run]) -> Path:
     ]  # fmt: skip
     page = folder / "report.html"
     lead = "The views of the paper across its data sets. " + _lead([found.sources() for found in shown.values()])
+    if any("counted here" in row[-1] for row in tables["datasets"]):
+        lead += " Sizes of data sets were counted here where the table says so."
     _write(page, page_html("The paper's experiments again", lead, parts).encode())
     return page
 
@@ -426,7 +428,7 @@ def _lead(sources: Sequence[Mapping[str, Mapping[str, Sequence[str]]]]) -> str:
     """Return how much of a page was computed here."""
     kinds = [found for kinds in sources for found in kinds.values()]
     if not any("recomputed" in found for found in kinds):
-        return "Nothing on this page was computed here: all numbers are the authors' published ones."
+        return "No result on this page was computed here: all are the authors' published ones."
     rules = "by the rules of the program behind the paper's figures"
     if any("published" in found for found in kinds):
         return f"Some of it was computed here {rules}; what was not is marked as published."

@@ -184,11 +184,15 @@ def _setting_row(contender: Contender, params: Mapping[str, Any]) -> dict[str, A
     return {
         "model": contender.title,
         "settings": len(contender.settings()),
-        "tried": "; ".join(f"{name}: {', '.join(map(str, values))}" for name, values in contender.space.items()),
-        "fixed": ", ".join(f"{name}={value}" for name, value in contender.fixed.items()),
-        "chosen": ", ".join(f"{name}={params[name]}" for name in contender.space),
+        "tried": "; ".join(f"{name}: {', '.join(map(_plain, values))}" for name, values in contender.space.items()),
+        "fixed": "; ".join(f"{name}={value}" for name, value in contender.fixed.items()),
+        "chosen": "; ".join(f"{name}={_plain(params[name])}" for name in contender.space),
         "at edge": ", ".join(contender.at_edge(params)),
     }
+
+
+def _plain(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _ranges(test: Ratings, by_seed: Sequence[Mapping[str, Statistic]]) -> dict[str, float]:

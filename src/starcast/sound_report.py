@@ -71,7 +71,7 @@ def sound_page(found: Sound, title: str, figures: Mapping[str, str], command: st
     """Return the page: all measures, the differences from ResBeMF, the curves, what was tried and chosen."""
     heads = ["model", *MEASURES]
     overall = [
-        [_shown_name(row), *(f"{row[m]:.3f} ({row[f'{m} low']:.3f}–{row[f'{m} high']:.3f})" for m in MEASURES)]
+        [_shown_name(row), *(f"{row[m]:.3f}\n{row[f'{m} low']:.3f}–{row[f'{m} high']:.3f}" for m in MEASURES)]
         for row in found.overall
     ]
     parts = [table_html("All ratings, no threshold", "95% intervals over test users and items.", heads, overall)]
@@ -85,7 +85,7 @@ def sound_page(found: Sound, title: str, figures: Mapping[str, str], command: st
         parts.append(table_html(f"Differences from {reference}", note + PAIRED_NOTE, heads, cells))
     caption = "1 − MAE of the mode against coverage, a point per threshold: probabilities {}."
     parts += [figure_html(svg, caption.format(word)) for word, svg in figures.items()]
-    settings = [[str(value) or "—" for value in row.values()] for row in found.settings]
+    settings = [[_lines(str(value)) or "—" for value in row.values()] for row in found.settings]
     parts.append(table_html("What was tried and chosen", settings_note(found), list(found.settings.rows[0]), settings))
     version = f"Starcast {starcast.__version__}, Python {platform.python_version()}"
     parts.append(facts_html({"data": title, "command": command, "version": version}))
@@ -109,13 +109,13 @@ def references(found: Sound) -> list[str]:
 
 
 def difference_text(row: Mapping[str, Any]) -> str:
-    """Return a paired difference with its interval over users and items, and stars if it is clear.
+    r"""Return a paired difference with stars if it is clear; its interval over users and items in a second line.
 
     >>> difference_text({"difference": -0.01, "low": -0.02, "high": 0.001, "clear": False, "clear over users": True})
-    '−0.0100 (−0.0200 to 0.0010) *'
+    '−0.0100*\n−0.0200 to 0.0010'
     """
     value, low, high = (f"{row[name]:.4f}".replace("-", "−") for name in ("difference", "low", "high"))
-    return f"{value} ({low} to {high}) {stars(row)}".rstrip()
+    return f"{value}{stars(row)}\n{low} to {high}"
 
 
 def stars(row: Mapping[str, Any]) -> str:
@@ -152,10 +152,16 @@ def _difference_table(found: Sound, reference: str) -> Table:
         for row in rows:
             is_better = (row["difference"] > 0) == (row["measure"] in LARGER_IS_BETTER)
             style = ("green" if is_better else "red") if stars(row) else ""
-            cells.append(Text(f"{row['difference']:+.3f}{stars(row):2}", style=style))
+            cells.append(Text(f"{_short(row['difference'])}{stars(row):2}", style=style))
         table.add_row(model, *cells)
-        table.add_row("", *(f"±{(row['high'] - row['low']) / 2:.3f}  " for row in rows), style="dim")
+        widths = ((row["high"] - row["low"]) / 2 for row in rows)
+        table.add_row("", *(f"±{_short(width)[1:]}  " for width in widths), style="dim")
     return table
+
+
+def _short(value: float) -> str:
+    """Return a difference with its sign and without the zero before the point, as seven columns need it."""
+    return f"{value:+.3f}".replace("0.", ".", 1)
 
 
 def _settings_table(found: Sound) -> Group:
@@ -179,6 +185,11 @@ def _measure_table(title: str) -> Table:
 
 def _difference(found: Sound, model: str, other: str, measure: str) -> Mapping[str, Any]:
     return found.differences.where(model=model, other=other, measure=measure, calibrated=False).rows[0]
+
+
+def _lines(text: str) -> str:
+    """Return a parameter a line: a table must not be wider than a page."""
+    return text.replace("; ", "\n")
 
 
 def _shown_name(row: Mapping[str, Any]) -> str:
