@@ -18,7 +18,7 @@ void each_row(Rows probs, int n_threads, const Move& move) {
   const int64_t n = static_cast<int64_t>(probs.shape(0)), size = 4096, n_chunks = (n + size - 1) / size;
   const size_t width = probs.shape(1);
   nb::gil_scoped_release release;
-  Crew crew(static_cast<int>(std::clamp<int64_t>(n_chunks, 1, n_threads)));
+  Crew crew(n_threads, n_chunks);
   crew.run(n_chunks, [&](int64_t c, int) {
     for (int64_t row = c * size; row < std::min(n, (c + 1) * size); ++row) move(probs.data() + row * width);
   });

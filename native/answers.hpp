@@ -33,10 +33,11 @@ inline void bell_row(double value, const double* edges, size_t cuts, double spre
 }
 
 // The piecewise linear function through (knot, value), n of them with a step from one to the next, at x; beyond the
-// ends it is level. Of knots that coincide, the last counts.
+// ends it is level. Of knots that coincide, the last counts. NaN has no place between knots and stays NaN.
 inline double interpolate(double x, const double* knots, const double* values, size_t n, size_t step) {
+  if (std::isnan(x)) return x;
   if (x < knots[0]) return values[0];
-  if (x >= knots[(n - 1) * step]) return values[(n - 1) * step];
+  if (!(x < knots[(n - 1) * step])) return values[(n - 1) * step];
   size_t at = 1;
   while (knots[at * step] <= x) ++at;
   const double left = knots[(at - 1) * step], right = knots[at * step];

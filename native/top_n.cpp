@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <stdexcept>
 
 #include "arrays.hpp"
@@ -15,6 +16,9 @@ static auto top_n(Matrix<double> first, Matrix<double> second, Matrix<bool> allo
   const size_t rows = first.shape(0), columns = first.shape(1);
   if (second.shape(0) != rows || second.shape(1) != columns || allowed.shape(0) != rows || allowed.shape(1) != columns)
     throw std::invalid_argument("first, second and allowed differ in shape");
+  if (columns > INT32_MAX) throw std::invalid_argument("there must be fewer than 2^31 columns");
+  if (n > PTRDIFF_MAX / std::max<size_t>(1, rows * sizeof(int32_t)))
+    throw std::invalid_argument("n must be no more than memory has");
   std::vector<int32_t> best(rows * n, -1);
   {
     nb::gil_scoped_release release;

@@ -42,7 +42,7 @@ STARCAST_INLINE Batch yes_or_no(const Pass& pass, const int8_t* score, int batch
 // x_s += rate (sum_ratings g_s f_s - decay x_s), all ratings of the row in one step.
 template <int S, int D, bool Scored>
 void bemf_gradient_rows(const Pass& pass, int64_t first, int64_t last, float* scratch) {
-  const int n_slots = Layout(pass.n_scores).slots(pass.n_factors);
+  const int n_slots = RowLayout(pass.n_scores).slots(pass.n_factors);
   const int64_t stride = static_cast<int64_t>(n_slots) * S;
   const int length = Strip<S, D>::length(stride);
   const Lanes<S> start = Lanes<S>::all(0.0f);

@@ -77,23 +77,16 @@ class OrdinalAscent {
         slopes_(std::max(P.size(), Q.size())),
         crew_(n_threads) {
     const size_t S = base.size(), J = ranks.size();
-    require(S >= 2 && S <= max_scores && J >= 1 && J < S && basis.shape(0) == J && basis.shape(1) == S,
-            "basis must be (functions, scores), with fewer functions than scores, and ranks one per function.");
-    size_t columns = J;
-    for (size_t j = 0; j < J; ++j) {
-      require(ranks(j) >= 0 && ranks(j) % 4 == 0 && (j < 2 || ranks(j) == 0),
+    const OrdinalShape shape(base, basis, ranks);
+    require(J < S, "there must be fewer basis functions than scores.");
+    for (size_t j = 0; j < J; ++j)
+      require(ranks(j) % 4 == 0 && (j < 2 || ranks(j) == 0),
               "ranks must be multiples of 4, and 0 but for the first two.");
-      columns += static_cast<size_t>(ranks(j));
-    }
-    require(stride_ % 16 == 0 && stride_ >= columns && stride_ <= max_columns && Q.shape(1) == stride_,
+    require(stride_ % 16 == 0 && stride_ >= static_cast<size_t>(shape.n_columns) && stride_ <= max_columns && Q.shape(1) == stride_,
             "rows must be padded with zeros to the same multiple of 16, at most 1024.");
     for (int w = 0; w < 2; ++w) {
-      const Side& side = halves_[w].side;
-      const int64_t n_others = halves_[1 - w].side.n_rows;
-      for (int64_t n = 0; n < side.indptr[side.n_rows]; ++n) {
-        require(side.other[n] >= 0 && side.other[n] < n_others, "a side must point at rows of the other.");
-        require(side.score[n] >= 0 && side.score[n] < static_cast<int>(S), "scores must lie on the scale.");
-      }
+      require_others(halves_[w].side, halves_[1 - w].side.n_rows);
+      require_scores(halves_[w].side, static_cast<int64_t>(S));
     }
     require(static_cast<int64_t>(P.shape(0)) == halves_[0].side.n_rows && user_features.shape(0) == P.shape(0) &&
                 static_cast<int64_t>(Q.shape(0)) == halves_[1].side.n_rows && item_features.shape(0) == Q.shape(0),

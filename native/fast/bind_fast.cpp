@@ -2,12 +2,15 @@
 // checked here, once.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstring>
+#include <map>
+#include <mutex>
 #include <new>
-#include <stdexcept>
+#include <optional>
 
 #include "bind_scores.hpp"
 
@@ -31,12 +34,21 @@ Watch watch_of(const nb::object& callback) {
   return watch;
 }
 
+// Each side points at rows of the other, and at scores.
+void require_both(const Side& users, const Side& items, int64_t n_scores) {
+  require_others(users, items.n_rows);
+  require_others(items, users.n_rows);
+  require_scores(users, n_scores);
+  require_scores(items, n_scores);
+}
+
 std::vector<double> fit_exact(nb::tuple user_side, nb::tuple item_side, Rows P, Rows Q, Array<float, 1> base,
                               Array<const float, 1> values, int n_factors, bool biased, float regularization,
                               float bias_regularization, float recklessness, int n_rounds, double tolerance,
                               int n_threads, nb::object callback) {
   const Side users = side_of(user_side), items = side_of(item_side);
   ScoreFit fit = score_fit(Method::resbemf_exact, users.n_rows, items.n_rows, P, Q, base, values, n_factors, biased);
+  require_both(users, items, fit.settings.n_scores);
   fit.settings.regularization = regularization;
   fit.settings.bias_regularization = bias_regularization;
   fit.settings.recklessness = recklessness;
@@ -54,6 +66,7 @@ std::vector<double> fit_climb(nb::tuple user_side, nb::tuple item_side, Rows P, 
                               double tolerance, int n_threads, nb::object callback) {
   const Side users = side_of(user_side), items = side_of(item_side);
   ScoreFit fit = score_fit(Method::resbemf_gradient, users.n_rows, items.n_rows, P, Q, base, values, n_factors, biased);
+  require_both(users, items, fit.settings.n_scores);
   require(weights.shape(0) == base.shape(0), "weights must be one per score.");
   fit.weights = weights.data();
   fit.settings.regularization = regularization;
@@ -80,6 +93,7 @@ std::vector<double> fit_gradient(const std::string& model, nb::tuple user_side, 
   const Side users = side_of(user_side), items = side_of(item_side);
   ScoreFit fit = score_fit(method_of(model, Method::resbemf_gradient, false), users.n_rows, items.n_rows, P, Q, base,
                            values, n_factors, false);
+  require_both(users, items, fit.settings.n_scores);
   fit.settings.learning_rate = learning_rate;
   fit.settings.regularization = regularization;
   fit.settings.recklessness = recklessness;
@@ -99,6 +113,8 @@ void solve_rows(const std::string& model, nb::tuple parts, Rows rows, Rows other
           "n_steps and rates must be one per row.");
   ScoreFit fit = score_fit(method_of(model, Method::resbemf_exact, biased), side.n_rows,
                            static_cast<int64_t>(others.shape(0)), rows, others, base, values, n_factors, biased);
+  require_others(side, static_cast<int64_t>(others.shape(0)));
+  require_scores(side, fit.settings.n_scores);
   fit.settings.regularization = regularization;
   fit.settings.bias_regularization = bias_regularization;
   fit.settings.recklessness = recklessness;
@@ -109,20 +125,22 @@ void solve_rows(const std::string& model, nb::tuple parts, Rows rows, Rows other
 }
 
 std::vector<double> fit_point(nb::tuple user_side, nb::tuple item_side, Array<float, 2> P, Array<float, 2> Q,
-                              nb::object user_bias, nb::object item_bias, Array<const float, 1> values, float mean,
-                              float learning_rate, float regularization, int n_rounds, int n_threads,
-                              nb::object callback) {
+                              std::optional<Array<float, 1>> user_bias, std::optional<Array<float, 1>> item_bias,
+                              Array<const float, 1> values, float mean, float learning_rate, float regularization,
+                              int n_rounds, int n_threads, nb::object callback) {
   const Side users = side_of(user_side), items = side_of(item_side);
-  require(P.shape(1) == Q.shape(1) && P.shape(1) % 8 == 0, "factors must be padded with zeros to a multiple of 8.");
+  require(P.shape(1) == Q.shape(1) && P.shape(1) >= 8 && P.shape(1) % 8 == 0,
+          "factors must be padded with zeros to a multiple of 8.");
+  require(P.shape(1) <= max_planes, "there must be at most 2^20 factors.");
   require(static_cast<int64_t>(P.shape(0)) == users.n_rows && static_cast<int64_t>(Q.shape(0)) == items.n_rows,
           "P and Q must have a row per user and item.");
+  require_both(users, items, static_cast<int64_t>(values.shape(0)));
   PointFit fit;
-  if (!user_bias.is_none()) {
-    const auto b = nb::cast<Array<float, 1>>(user_bias, false), c = nb::cast<Array<float, 1>>(item_bias, false);
-    require(static_cast<int64_t>(b.shape(0)) == users.n_rows && static_cast<int64_t>(c.shape(0)) == items.n_rows,
-            "biases must be one per row.");
-    fit.user_bias = b.data();
-    fit.item_bias = c.data();
+  require(user_bias.has_value() == item_bias.has_value(), "user_bias and item_bias come together.");
+  if (user_bias) {
+    require(user_bias->shape(0) == P.shape(0) && item_bias->shape(0) == Q.shape(0), "biases must be one per row.");
+    fit.user_bias = user_bias->data();
+    fit.item_bias = item_bias->data();
   }
   fit.settings.values = values.data();
   fit.settings.mean = mean;
@@ -139,51 +157,75 @@ std::vector<double> fit_point(nb::tuple user_side, nb::tuple item_side, Array<fl
 }
 
 // out: (pairs, scores) with items, or (users, items, scores) without.
-void proba(Array<const int32_t, 1> user, nb::object item, Rows P, Rows Q, Array<const float, 1> base, int n_factors,
-           bool biased, const std::string& link, nb::ndarray<float, nb::c_contig, nb::device::cpu> out, int n_threads) {
+void proba(Array<const int32_t, 1> user, std::optional<Array<const int32_t, 1>> item, Rows P, Rows Q,
+           Array<const float, 1> base, int n_factors, bool biased, const std::string& link,
+           nb::ndarray<float, nb::c_contig, nb::device::cpu> out, int n_threads) {
   require(link == "softmax" || link == "logistic", "link must be 'softmax' or 'logistic'.");
+  const RowLayout layout = layout_of(base.shape(0));
   Question ask;
-  ask.n_scores = static_cast<int>(base.shape(0));
+  ask.n_scores = layout.n_scores;
   ask.n_factors = n_factors;
   ask.biased = biased;
-  require_rows(P, Layout(ask.n_scores), n_factors + biased);
-  require_rows(Q, Layout(ask.n_scores), n_factors + biased);
+  require_rows(P, layout, n_factors, biased);
+  require_rows(Q, layout, n_factors, biased);
+  require_pairs(user, item ? *item : user, P.shape(0), item ? Q.shape(0) : P.shape(0));
   ask.P = P.data();
   ask.Q = Q.data();
   ask.n_items = static_cast<int64_t>(Q.shape(0));
   ask.base = base.data();
   ask.link = link == "softmax" ? Link::softmax : Link::logistic;
   ask.user = user.data();
-  int64_t n = static_cast<int64_t>(user.shape(0));
-  if (item.is_none()) n *= ask.n_items;
-  else {
-    const auto codes = nb::cast<Array<const int32_t, 1>>(item, false);
-    require(codes.shape(0) == user.shape(0), "user and item must have the same length.");
-    ask.item = codes.data();
-  }
+  ask.item = item ? item->data() : nullptr;
+  const int64_t n = static_cast<int64_t>(user.shape(0)) * (item ? 1 : ask.n_items);
   require(static_cast<int64_t>(out.size()) == n * ask.n_scores, "out must have a row per pair and a column per score.");
   ask.out = out.data();
   nb::gil_scoped_release release;
   answer(ask, n, n_threads);
 }
 
+// What allocate_rows has made and nobody has let go of yet: the first float, and one past the room at the end.
+struct Allocations {
+  std::mutex mutex;
+  std::map<const float*, const float*> ends;
+};
+Allocations& allocations() {
+  static auto* const all = new Allocations;  // never destroyed: arrays may outlive the module
+  return *all;
+}
+
+constexpr size_t room = 64;  // floats past the last row
+
 // Zeros from the start of a cache line, so that no slot is split between two, and with room for a vector that reads
 // past the last row.
-nb::object allocate_rows(int64_t n_rows, int n_planes, int n_scores) {
-  const int64_t stride = Layout(n_scores).stride(n_planes);
-  const size_t floats = static_cast<size_t>(n_rows * stride + 64);
+nb::object allocate_rows(int64_t n_rows, int64_t n_planes, int64_t n_scores) {
+  require(n_scores >= 2 && n_scores <= max_scores, "there must be between 2 and 64 scores.");
+  require(n_planes >= 1 && n_planes <= max_planes, "there must be between 1 and 2^20 planes.");
+  const int64_t stride = RowLayout(static_cast<int>(n_scores)).stride(static_cast<int>(n_planes));
+  require(n_rows >= 0 && n_rows <= INT64_MAX / 8 / stride, "n_rows must be zero or more, and no more than memory has.");
+  const size_t floats = static_cast<size_t>(n_rows * stride) + room;
   float* data = static_cast<float*>(::operator new(floats * sizeof(float), std::align_val_t(64)));
+  nb::capsule owner(data, [](void* p) noexcept {
+    {
+      std::lock_guard lock(allocations().mutex);
+      allocations().ends.erase(static_cast<const float*>(p));
+    }
+    ::operator delete(p, std::align_val_t(64));
+  });
   std::memset(data, 0, floats * sizeof(float));
-  nb::capsule owner(data, [](void* p) noexcept { ::operator delete(p, std::align_val_t(64)); });
+  {
+    std::lock_guard lock(allocations().mutex);
+    allocations().ends[data] = data + floats;
+  }
   return nb::cast(
       nb::ndarray<nb::numpy, float>(data, {static_cast<size_t>(n_rows), static_cast<size_t>(stride)}, owner));
 }
 
 // planes: (rows, planes, scores), the form in which models keep and save what they learnt.
 void pack_rows(Array<const float, 3> planes, Rows rows) {
-  const Layout layout(static_cast<int>(planes.shape(2)));
+  const RowLayout layout = layout_of(planes.shape(2));
+  require(planes.shape(1) <= max_planes, "there must be at most 2^20 planes.");
   const int n_planes = static_cast<int>(planes.shape(1));
-  require_rows(rows, layout, n_planes);
+  require_rows(rows, layout, n_planes, false);
   require(rows.shape(0) == planes.shape(0), "rows and planes must be of the same length.");
   for (size_t r = 0; r < planes.shape(0); ++r)
     for (int k = 0; k < n_planes; ++k)
@@ -191,9 +233,10 @@ void pack_rows(Array<const float, 3> planes, Rows rows) {
 }
 
 void unpack_rows(Rows rows, Array<float, 3> planes) {
-  const Layout layout(static_cast<int>(planes.shape(2)));
+  const RowLayout layout = layout_of(planes.shape(2));
+  require(planes.shape(1) <= max_planes, "there must be at most 2^20 planes.");
   const int n_planes = static_cast<int>(planes.shape(1));
-  require_rows(rows, layout, n_planes);
+  require_rows(rows, layout, n_planes, false);
   require(rows.shape(0) == planes.shape(0), "rows and planes must be of the same length.");
   for (size_t r = 0; r < planes.shape(0); ++r)
     for (int k = 0; k < n_planes; ++k)
@@ -201,6 +244,14 @@ void unpack_rows(Rows rows, Array<float, 3> planes) {
 }
 
 }  // namespace
+
+bool are_allocated(const float* rows, size_t n_floats) {
+  if (n_floats == 0) return true;
+  std::lock_guard lock(allocations().mutex);
+  const auto after = allocations().ends.upper_bound(rows);
+  if (after == allocations().ends.begin()) return false;
+  return std::prev(after)->second >= rows + n_floats + room;
+}
 
 void bind_ascent(nb::module_& m);
 void bind_ordinal(nb::module_& m);
@@ -234,9 +285,9 @@ void bind_fast(nb::module_& m) {
         "biased"_a = false, "regularization"_a = 0.0f, "bias_regularization"_a = 0.0f, "recklessness"_a = 0.0f,
         "n_threads"_a = 1);
   m.def("fit_point", &fit_point, "user_side"_a, "item_side"_a, "P"_a.noconvert(), "Q"_a.noconvert(),
-        "user_bias"_a.none(), "item_bias"_a.none(), "values"_a.noconvert(), "mean"_a = 0.0f, "learning_rate"_a = 0.01f,
+        "user_bias"_a.noconvert().none(), "item_bias"_a.noconvert().none(), "values"_a.noconvert(), "mean"_a = 0.0f, "learning_rate"_a = 0.01f,
         "regularization"_a = 0.1f, "n_rounds"_a = 1, "n_threads"_a = 1, "callback"_a = nb::none());
-  m.def("proba", &proba, "user"_a.noconvert(), "item"_a.none(), "P"_a.noconvert(), "Q"_a.noconvert(),
+  m.def("proba", &proba, "user"_a.noconvert(), "item"_a.noconvert().none(), "P"_a.noconvert(), "Q"_a.noconvert(),
         "base"_a.noconvert(), "n_factors"_a, "biased"_a, "link"_a, "out"_a.noconvert(), "n_threads"_a = 1);
 }
 

@@ -27,36 +27,8 @@ double on_grid(double x, double step) {
   return (x + start) - start;
 }
 
-// Ranks, columns and scores must fit each other before a kernel walks them.
-struct Shape {
-  int n_scores, n_basis, n_columns;
-
-  Shape(const Array<const float, 1>& base, const Table& basis, const Array<const int32_t, 1>& ranks)
-      : n_scores(static_cast<int>(base.shape(0))), n_basis(static_cast<int>(basis.shape(0))) {
-    require(n_scores >= 2 && n_scores <= max_scores, "there must be between 2 and 64 scores.");
-    require(n_basis >= 1 && n_basis <= n_scores, "there must be between 1 basis function and as many as scores.");
-    require(static_cast<int>(basis.shape(1)) == n_scores, "basis must have a column per score.");
-    require(static_cast<int>(ranks.shape(0)) == n_basis, "ranks must be one per basis function.");
-    n_columns = n_basis;
-    for (int j = 0; j < n_basis; ++j) {
-      require(ranks(j) >= 0, "ranks must be zero or more.");
-      n_columns += ranks(j);
-    }
-  }
-};
-
-void require_others(const Side& side, int64_t n_others) {
-  for (int64_t n = 0; n < side.indptr[side.n_rows]; ++n)
-    require(side.other[n] >= 0 && side.other[n] < n_others, "a side must point at rows of the other.");
-}
-
-void require_scores(const Side& side, int n_scores) {
-  for (int64_t n = 0; n < side.indptr[side.n_rows]; ++n)
-    require(side.score[n] >= 0 && side.score[n] < n_scores, "scores must lie on the scale.");
-}
-
 // Everything of a pass but the rows and their ratings.
-OrdinalPass pass_of(const Shape& shape, size_t stride, const Array<const float, 1>& base, const Table& basis,
+OrdinalPass pass_of(const OrdinalShape& shape, size_t stride, const Array<const float, 1>& base, const Table& basis,
                     const Array<const int32_t, 1>& ranks, int n_steps) {
   OrdinalPass pass;
   pass.n_columns = shape.n_columns;
@@ -90,7 +62,7 @@ std::pair<double, int64_t> move_rows(nb::tuple parts, Rows rows, Table others, A
                                      std::optional<Array<double, 2>> spread, Array<const float, 1> reach,
                                      int64_t longest, int n_threads) {
   const Side side = side_of(parts);
-  const Shape shape(base, basis, ranks);
+  const OrdinalShape shape(base, basis, ranks);
   const size_t stride = rows.shape(1), D = static_cast<size_t>(shape.n_columns);
   require(stride % 16 == 0 && stride >= D, "rows must be padded with zeros to a multiple of 16.");
   require(others.shape(1) == stride && means.shape(1) == stride && precision.shape(1) == stride,
@@ -123,7 +95,7 @@ std::pair<double, int64_t> move_rows(nb::tuple parts, Rows rows, Table others, A
   pass.row_objective = objective.data();
   {
     nb::gil_scoped_release release;
-    Crew crew(static_cast<int>(std::min<int64_t>(n_threads, n_chunks)));
+    Crew crew(n_threads, n_chunks);
     std::vector<std::unique_ptr<float[]>> scratch;
     for (int t = 0; t < crew.size(); ++t) scratch.emplace_back(new float[kernels().ordinal_scratch_floats(pass)]);
     crew.run(n_chunks, [&](int64_t c, int thread) {
@@ -149,22 +121,17 @@ void look_ordinal(nb::tuple parts, Rows rows, Table others, Array<const float, 1
                   Array<double, 1> loglik, std::optional<Counts> slope, std::optional<Counts> curve,
                   Array<const float, 1> reach, int64_t longest, int n_threads) {
   const Side side = side_of(parts);
-  const Shape shape(base, basis, ranks);
+  const OrdinalShape shape(base, basis, ranks);
   const size_t n = rows.shape(0), stride = rows.shape(1), D = static_cast<size_t>(shape.n_columns);
   require(stride % 16 == 0 && stride >= D && others.shape(1) == stride,
           "rows and others must be padded with zeros to a multiple of 16.");
-  require(loglik.shape(0) == n && (!some || some->shape(0) == n), "loglik and some must be one per row.");
+  require(loglik.shape(0) == n, "loglik must be one per row.");
   require(slope.has_value() == curve.has_value(), "slope and curve come together.");
   if (curve)
     require(slope->shape(0) == n && slope->shape(1) == D && curve->shape(0) == n && curve->shape(1) == D * (D + 1) / 2,
             "slope must be (rows, columns), curve (rows, upper triangle).");
-  require_others(side, static_cast<int64_t>(others.shape(0)));
-  require_scores(side, shape.n_scores);
-  std::vector<int64_t> which(n);
-  for (size_t k = 0; k < n; ++k) {
-    which[k] = first + (some ? (*some)(k) : static_cast<int64_t>(k));
-    require(which[k] >= 0 && which[k] < side.n_rows, "rows that are asked about must be rows of the side.");
-  }
+  const std::vector<int64_t> which = rows_asked(side, static_cast<int64_t>(n), first, some);
+  require_ratings(side, which, static_cast<int64_t>(others.shape(0)), shape.n_scores);
   OrdinalLook look;
   look.pass = pass_of(shape, stride, base, basis, ranks, 0);
   count_in(look.pass, reach, longest);
@@ -177,7 +144,7 @@ void look_ordinal(nb::tuple parts, Rows rows, Table others, Array<const float, 1
   look.curve = curve ? curve->data() : nullptr;
   const std::vector<int64_t> cuts = cut_asked(side, which);
   nb::gil_scoped_release release;
-  Crew crew(static_cast<int>(std::clamp<int64_t>(static_cast<int64_t>(cuts.size()) - 1, 1, n_threads)));
+  Crew crew(n_threads, static_cast<int64_t>(cuts.size()) - 1);
   std::vector<std::unique_ptr<float[]>> scratch;
   for (int t = 0; t < crew.size(); ++t) scratch.emplace_back(new float[kernels().ordinal_scratch_floats(look.pass)]());
   crew.run(static_cast<int64_t>(cuts.size()) - 1,
@@ -192,7 +159,7 @@ void aim_ordinal(Table rows, Array<const double, 1> loglik, Array<const int32_t,
                  Array<double, 1> objective, Rows step, Array<double, 1> promise, Array<double, 1> size,
                  std::optional<Rows> kick, std::optional<Array<double, 1>> back, std::optional<Array<double, 2>> spread,
                  Array<const float, 1> reach, int64_t longest, int n_threads) {
-  const Shape shape(base, basis, ranks);
+  const OrdinalShape shape(base, basis, ranks);
   const size_t n = rows.shape(0), stride = rows.shape(1), D = static_cast<size_t>(shape.n_columns);
   const auto fits = [&](const auto& table) { return table.shape(0) == n && table.shape(1) == stride; };
   require(stride % 16 == 0 && stride >= D && fits(means) && fits(step) && (!noise || fits(*noise)) &&
@@ -228,7 +195,7 @@ void aim_ordinal(Table rows, Array<const double, 1> loglik, Array<const int32_t,
   std::vector<double> spreads(spread ? n_chunks * D * D : 0);
   {
     nb::gil_scoped_release release;
-    Crew crew(static_cast<int>(std::clamp<int64_t>(n_chunks, 1, n_threads)));
+    Crew crew(n_threads, n_chunks);
     std::vector<std::unique_ptr<float[]>> scratch;
     for (int t = 0; t < crew.size(); ++t) scratch.emplace_back(new float[kernels().ordinal_scratch_floats(aim.pass)]());
     crew.run(n_chunks, [&](int64_t c, int thread) {
@@ -245,7 +212,7 @@ void aim_ordinal(Table rows, Array<const double, 1> loglik, Array<const int32_t,
 // The log-posterior alone.
 void value_ordinal(Table rows, Array<const double, 1> loglik, Array<const float, 1> base, Table basis,
                    Array<const int32_t, 1> ranks, Table means, Table precision, Array<double, 1> objective) {
-  const Shape shape(base, basis, ranks);
+  const OrdinalShape shape(base, basis, ranks);
   const size_t n = rows.shape(0), stride = rows.shape(1), D = static_cast<size_t>(shape.n_columns);
   require(stride % 16 == 0 && stride >= D && means.shape(0) == n && means.shape(1) == stride,
           "rows and means must be padded alike, to a multiple of 16.");
@@ -277,7 +244,7 @@ void place_rows(nb::tuple parts, Table features, Array<const float, 3> others, A
                 std::optional<Table> noise, std::optional<Array<const float, 1>> luck, int n_steps, Array<float, 3> out,
                 int n_threads) {
   const Side side = side_of(parts);
-  const Shape shape(base, basis, ranks);
+  const OrdinalShape shape(base, basis, ranks);
   const size_t D = static_cast<size_t>(shape.n_columns), T = others.shape(2), n = static_cast<size_t>(side.n_rows);
   const size_t stride = (D + 15) / 16 * 16, n_features = features.shape(1), n_others = others.shape(0);
   require(others.shape(1) == D, "others must be (rows, columns, draws).");
@@ -294,7 +261,7 @@ void place_rows(nb::tuple parts, Table features, Array<const float, 3> others, A
   require_scores(side, shape.n_scores);
   const OrdinalPass shared = pass_of(shape, stride, base, basis, ranks, n_steps);
   nb::gil_scoped_release release;
-  Crew crew(static_cast<int>(std::min<int64_t>(n_threads, static_cast<int64_t>(T))));
+  Crew crew(n_threads, static_cast<int64_t>(T));
   const size_t floats = (2 * n + n_others + D + (noise ? n : 0)) * stride +
                         static_cast<size_t>(kernels().ordinal_scratch_floats(shared)) + n;
   std::vector<std::vector<float>> room(static_cast<size_t>(crew.size()));
@@ -338,7 +305,7 @@ void place_rows(nb::tuple parts, Table features, Array<const float, 3> others, A
 void proba(Array<const int32_t, 1> user, Array<const int32_t, 1> item, Array<const float, 3> P, Array<const float, 3> Q,
            Array<const float, 1> base, Table basis, Array<const int32_t, 1> ranks, Array<const float, 1> weights,
            Rows out, int n_threads) {
-  const Shape shape(base, basis, ranks);
+  const OrdinalShape shape(base, basis, ranks);
   const size_t D = static_cast<size_t>(shape.n_columns), T = weights.shape(0);
   require(T >= 16 && T % 16 == 0, "draws must be padded to a multiple of 16.");
   require(P.shape(1) == D && Q.shape(1) == D && P.shape(2) == T && Q.shape(2) == T,
@@ -346,10 +313,7 @@ void proba(Array<const int32_t, 1> user, Array<const int32_t, 1> item, Array<con
   require(user.shape(0) == item.shape(0) && out.shape(0) == user.shape(0) &&
               static_cast<int>(out.shape(1)) == shape.n_scores,
           "out must have a row per pair and a column per score.");
-  for (size_t n = 0; n < user.shape(0); ++n)
-    require(user(n) >= 0 && static_cast<size_t>(user(n)) < P.shape(0) && item(n) >= 0 &&
-                static_cast<size_t>(item(n)) < Q.shape(0),
-            "user and item must point at rows of P and Q.");
+  require_pairs(user, item, P.shape(0), Q.shape(0));
   OrdinalQuestion ask;
   ask.user = user.data();
   ask.item = item.data();
@@ -366,7 +330,7 @@ void proba(Array<const int32_t, 1> user, Array<const int32_t, 1> item, Array<con
   ask.out = out.data();
   nb::gil_scoped_release release;
   const int64_t n = static_cast<int64_t>(user.shape(0)), size = 2048, n_chunks = (n + size - 1) / size;
-  Crew crew(static_cast<int>(std::clamp<int64_t>(n_chunks, 1, n_threads)));
+  Crew crew(n_threads, n_chunks);
   crew.run(n_chunks, [&](int64_t c, int) { kernels().ordinal_proba(ask, c * size, std::min(n, (c + 1) * size)); });
 }
 
@@ -382,7 +346,7 @@ void gather_company(nb::tuple parts, Array<const double, 1> weight, Array<const 
   require_others(side, static_cast<int64_t>(X.shape(0)));
   nb::gil_scoped_release release;
   const int64_t n_chunks = static_cast<int64_t>(side.cuts.size()) - 1;
-  Crew crew(static_cast<int>(std::clamp<int64_t>(n_chunks, 1, n_threads)));
+  Crew crew(n_threads, n_chunks);
   crew.run(n_chunks, [&](int64_t c, int) {
     for (int64_t r = side.cuts[c]; r < side.cuts[c + 1]; ++r) {
       double* sum = out.data() + r * width;

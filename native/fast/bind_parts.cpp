@@ -23,10 +23,6 @@ using Which = std::optional<Array<const int64_t, 1>>;
 
 std::unique_ptr<float[]> make_room(int64_t floats) { return std::unique_ptr<float[]>(new float[floats]()); }
 
-int crew_for(const std::vector<int64_t>& cuts, int n_threads) {
-  return static_cast<int>(std::clamp<int64_t>(static_cast<int64_t>(cuts.size()) - 1, 1, n_threads));
-}
-
 std::pair<double, double> pass_scores(const std::string& model, nb::tuple parts, Rows rows, Rows others,
                                       Array<float, 1> base, Array<const float, 1> values, int n_factors, bool biased,
                                       float learning_rate, float regularization, float bias_regularization,
@@ -37,6 +33,8 @@ std::pair<double, double> pass_scores(const std::string& model, nb::tuple parts,
   const Side side = side_of(parts);
   const int64_t n_others = static_cast<int64_t>(others.shape(0));
   ScoreFit fit = score_fit(method, side.n_rows, n_others, rows, others, base, values, n_factors, biased);
+  require_others(side, n_others);
+  require_scores(side, fit.settings.n_scores);
   fit.settings.learning_rate = learning_rate;
   fit.settings.regularization = regularization;
   fit.settings.bias_regularization = bias_regularization;
@@ -46,21 +44,10 @@ std::pair<double, double> pass_scores(const std::string& model, nb::tuple parts,
   return run_pass(side, n_others, fit, is_asked);
 }
 
-// The rows of a side that are asked about: those of `some`, or as many as there are, counted from `first` on.
-std::vector<int64_t> rows_asked(const Side& side, int64_t n_asked, int64_t first, const Which& some) {
-  std::vector<int64_t> which(n_asked);
-  require(!some || static_cast<int64_t>(some->shape(0)) == n_asked, "some must be one per row.");
-  for (int64_t k = 0; k < n_asked; ++k) {
-    which[k] = first + (some ? (*some)(k) : k);
-    require(which[k] >= 0 && which[k] < side.n_rows, "rows that are asked about must be rows of the side.");
-  }
-  return which;
-}
-
 int planes_of_block(int n_factors, bool biased, int block) {
-  const int n = blocks_of(n_factors);
-  require(block >= 0 && block < n, "block must be one of those that the factors are cut into.");
-  return n_factors * (block + 1) / n - n_factors * block / n + (biased && block == 0);
+  require_planes(n_factors, biased);
+  require(block >= 0 && block < blocks_of(n_factors), "block must be one of those that the factors are cut into.");
+  return block_begin(n_factors, block + 1) - block_begin(n_factors, block) + (biased && block == 0);
 }
 
 void look_scores(nb::tuple parts, Rows rows, Rows others, Array<float, 1> base, Array<const float, 1> values,
@@ -72,6 +59,8 @@ void look_scores(nb::tuple parts, Rows rows, Rows others, Array<float, 1> base, 
   const ScoreFit fit = score_fit(Method::resbemf_exact, n_asked, static_cast<int64_t>(others.shape(0)), rows, others,
                                  base, values, n_factors, biased);
   const std::vector<int64_t> which = rows_asked(side, n_asked, first, some);
+  require_ratings(side, which, static_cast<int64_t>(others.shape(0)), fit.settings.n_scores);
+  const size_t n = static_cast<size_t>(planes_of_block(n_factors, biased, block)), d = base.shape(0);
   ScoreLook look;
   look.pass = pass_over(side, fit, rows.data(), others.data());
   look.pass.recklessness = recklessness;
@@ -80,7 +69,6 @@ void look_scores(nb::tuple parts, Rows rows, Rows others, Array<float, 1> base, 
   look.loglik = loglik.data();
   require(slope.has_value() == curve.has_value(), "slope and curve come together.");
   if (curve) {
-    const size_t n = static_cast<size_t>(planes_of_block(n_factors, biased, block)), d = base.shape(0);
     require(slope->shape(0) == rows.shape(0) && slope->shape(1) == n && slope->shape(2) == d,
             "slope must be (rows, planes of the block, scores).");
     require(curve->shape(0) == rows.shape(0) && curve->shape(1) == n * (n + 1) / 2 && curve->shape(2) == d,
@@ -98,12 +86,14 @@ void look_bemf(nb::tuple parts, Rows rows, Rows others, Array<float, 1> base, Ar
                int n_threads) {
   const Side all = side_of(parts);
   const int64_t n = static_cast<int64_t>(rows.shape(0)), n_others = static_cast<int64_t>(others.shape(0));
-  require(first >= 0 && first + n <= all.n_rows, "rows that are asked about must be rows of the side.");
+  require(first >= 0 && n <= all.n_rows && first <= all.n_rows - n,
+          "rows that are asked about must be rows of the side.");
   const Side side(all.indptr + first, all.other, all.score, n);
   ScoreFit fit = score_fit(Method::bemf_gradient, n, n_others, rows, others, base, values, n_factors, false);
+  require_ratings(side, rows_asked(side, n, 0, std::nullopt), n_others, fit.settings.n_scores);
   fit.settings.recklessness = recklessness;
   fit.n_threads = n_threads;
-  const Layout layout(fit.settings.n_scores);
+  const RowLayout layout(fit.settings.n_scores);
   const int64_t stride = layout.stride(n_factors), d = layout.n_scores;
   require(slope.shape(0) == rows.shape(0) && static_cast<int>(slope.shape(1)) == n_factors &&
               static_cast<int64_t>(slope.shape(2)) == d && loglik.shape(0) == rows.shape(0),
@@ -120,7 +110,7 @@ void aim_scores(Planes planes, Planes slope, Planes curve, int n_factors, bool b
                 float bias_regularization, int block, Array<float, 3> step, Array<double, 1> gain, int n_threads) {
   const size_t rows = planes.shape(0), d = planes.shape(2);
   const size_t n = static_cast<size_t>(planes_of_block(n_factors, biased, block));
-  require(d >= 2 && d <= max_scores && static_cast<int>(planes.shape(1)) == n_factors + biased,
+  require(d >= 2 && d <= max_scores && static_cast<int64_t>(planes.shape(1)) == int64_t{n_factors} + biased,
           "planes must be (rows, factors and biases, scores).");
   require(slope.shape(0) == rows && slope.shape(1) == n && slope.shape(2) == d && step.shape(0) == rows &&
               step.shape(1) == n && step.shape(2) == d,
@@ -146,10 +136,10 @@ void aim_scores(Planes planes, Planes slope, Planes curve, int n_factors, bool b
 
 // The biases of rows that are rated, added up in their order; then how many such rows there are.
 void sum_biases(Rows rows, Array<const bool, 1> rated, int n_factors, Array<double, 1> out) {
-  const int d = static_cast<int>(out.shape(0)) - 1;
-  require(d >= 2 && d <= max_scores && rated.shape(0) == rows.shape(0), "out must be one per score, and one more.");
-  const Layout layout(d);
-  require_rows(rows, layout, n_factors + 1);
+  require(out.shape(0) >= 1 && rated.shape(0) == rows.shape(0), "out must be one per score, and one more.");
+  const RowLayout layout = layout_of(out.shape(0) - 1);
+  const int d = layout.n_scores;
+  require_rows(rows, layout, n_factors, true);
   std::fill_n(out.data(), d + 1, 0.0);
   for (size_t row = 0; row < rows.shape(0); ++row) {
     if (!rated(row)) continue;
@@ -160,10 +150,10 @@ void sum_biases(Rows rows, Array<const bool, 1> rated, int n_factors, Array<doub
 }
 
 void shift_biases(Rows rows, Array<const bool, 1> rated, int n_factors, Array<const float, 1> shift) {
-  const int d = static_cast<int>(shift.shape(0));
-  require(d >= 2 && d <= max_scores && rated.shape(0) == rows.shape(0), "rated must be one per row.");
-  const Layout layout(d);
-  require_rows(rows, layout, n_factors + 1);
+  require(rated.shape(0) == rows.shape(0), "rated must be one per row.");
+  const RowLayout layout = layout_of(shift.shape(0));
+  const int d = layout.n_scores;
+  require_rows(rows, layout, n_factors, true);
   for (size_t row = 0; row < rows.shape(0); ++row)
     for (int s = 0; rated(row) && s < d; ++s) rows(row, layout.offset(n_factors) + s) -= shift(s);
 }
@@ -172,20 +162,16 @@ void shift_biases(Rows rows, Array<const bool, 1> rated, int n_factors, Array<co
 PointSquares squares_of(size_t n_columns, size_t stride, float regularization) {
   PointSquares work;
   require(stride % 16 == 0 && n_columns >= 1 && n_columns <= stride, "rows must be padded to a multiple of 16.");
+  require(stride <= max_planes, "there must be at most 2^20 factors.");
   work.n_columns = static_cast<int>(n_columns);
   work.stride = static_cast<int>(stride);
   work.regularization = regularization;
   return work;
 }
 
-// Only the rows that are asked about are checked: many ask about a few rows each of the same side.
 void point_at(PointSquares& work, const Side& side, const std::vector<int64_t>& which, const Table& others,
               const Array<const float, 1>& values, bool biased, float mean) {
-  for (const int64_t row : which)
-    for (int64_t n = side.indptr[row]; n < side.indptr[row + 1]; ++n)
-      require(side.other[n] >= 0 && static_cast<size_t>(side.other[n]) < others.shape(0) && side.score[n] >= 0 &&
-                  static_cast<size_t>(side.score[n]) < values.shape(0),
-              "a side must point at rows of the other and at scores.");
+  require_ratings(side, which, static_cast<int64_t>(others.shape(0)), static_cast<int64_t>(values.shape(0)));
   work.indptr = side.indptr;
   work.other = side.other;
   work.score = side.score;
@@ -199,11 +185,11 @@ using SquaresKernel = void (*)(const PointSquares&, int64_t, int64_t, float*);
 
 void walk_squares(const PointSquares& work, const std::vector<int64_t>& cuts, SquaresKernel kernel, int n_threads) {
   nb::gil_scoped_release release;
-  Crew crew(crew_for(cuts, n_threads));
+  const int64_t n_chunks = static_cast<int64_t>(cuts.size()) - 1;
+  Crew crew(n_threads, n_chunks);
   std::vector<std::unique_ptr<float[]>> scratch;
   for (int t = 0; t < crew.size(); ++t) scratch.push_back(make_room(kernels().squares_scratch_floats(work)));
-  crew.run(static_cast<int64_t>(cuts.size()) - 1,
-           [&](int64_t c, int thread) { kernel(work, cuts[c], cuts[c + 1], scratch[thread].get()); });
+  crew.run(n_chunks, [&](int64_t c, int thread) { kernel(work, cuts[c], cuts[c + 1], scratch[thread].get()); });
 }
 
 void look_squares(nb::tuple parts, Table others, Array<const float, 1> values, int n_columns, bool biased, float mean,

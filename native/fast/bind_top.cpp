@@ -100,6 +100,7 @@ class Ranking {
     const size_t S = scores.shape(0);
     require(S >= 2, "there must be at least 2 scores.");
     require(n >= 1, "n must be at least 1.");
+    require(n_threads >= 1, "n_threads must be one or more.");
     if (calibration) {
       require(
           calibration->shape(1) == S && calibration->shape(0) >= Calibration::cuts && calibration->shape(0) % 2 == 0,
@@ -137,7 +138,7 @@ class Ranking {
     {
       nb::gil_scoped_release release;
       const std::vector<uint16_t> allowed = allowed_items(n_tiles);
-      Crew crew(static_cast<int>(std::clamp<int64_t>(n_blocks * n_parts, 1, n_threads)));
+      Crew crew(static_cast<int>(n_threads), n_blocks * n_parts);
       crew.run(n_blocks * n_parts, [&](int64_t c, int) {
         const int64_t block = c / n_parts, part = c % n_parts, begin = block * at_once;
         const int many = static_cast<int>(std::min(at_once, n_users - begin));
@@ -156,6 +157,7 @@ class Ranking {
 
  private:
   void check(const Source& source) const {
+    require(source.n_items <= INT32_MAX, "there must be fewer than 2^31 items.");
     require(static_cast<int64_t>(wanted_.shape(0)) == source.n_items, "wanted must be one per item.");
     for (size_t u = 0; u < user_.shape(0); ++u)
       require(user_(u) >= 0 && user_(u) < source.n_users, "users must have rows.");
@@ -301,7 +303,7 @@ struct ScoreSource : Source {
   int64_t stride;
   void fill(const int32_t* users, int n, int64_t tile, const uint32_t*, float* out) const override {
     const float* rows[64];
-    for (int u = 0; u < n; ++u) rows[u] = ask.P + users[u] * stride;
+    for (int u = 0; u < n; ++u) rows[u] = row_of(ask.P, users[u], stride);
     kernels().tile_of_scores(ask, rows, n, tile, out);
   }
   double answer(int32_t, int32_t, const float* probs, double* out) const override {
@@ -319,7 +321,8 @@ Columns rank_scores(const Ranking& ranking, Rows P, Array<const float, 4> tiles,
   ask.n_factors = n_factors;
   ask.biased = biased;
   ask.link = link == "softmax" ? Link::softmax : Link::logistic;
-  source.stride = Layout(ask.n_scores).stride(n_factors + biased);
+  require_planes(n_factors, biased);
+  source.stride = RowLayout(ask.n_scores).stride(n_factors + biased);
   require(link == "softmax" || link == "logistic", "link must be 'softmax' or 'logistic'.");
   require(static_cast<int>(base.shape(0)) == ask.n_scores, "base must be one per score.");
   require(static_cast<int64_t>(P.shape(1)) == source.stride, "P must come from allocate_rows.");
@@ -345,7 +348,7 @@ struct DrawSource : Source {
   void fill(const int32_t* users, int n, int64_t tile, const uint32_t* wanted, float* out) const override {
     const int64_t width = static_cast<int64_t>(ask.n_columns) * ask.n_draws;
     const float* rows[64];
-    for (int u = 0; u < n; ++u) rows[u] = ask.P + users[u] * width;
+    for (int u = 0; u < n; ++u) rows[u] = row_of(ask.P, users[u], width);
     kernels().tile_of_draws(ask, rows, n, tile, wanted, out);
   }
   double answer(int32_t, int32_t, const float* probs, double* out) const override {
@@ -363,20 +366,15 @@ Columns rank_draws(const Ranking& ranking, Array<const float, 3> P, Array<const 
   ranking.check_kernels();
   DrawSource source;
   OrdinalQuestion& ask = source.ask;
-  ask.n_scores = static_cast<int>(ranking.n_scores());
-  ask.n_basis = static_cast<int>(basis.shape(0));
-  ask.n_columns = static_cast<int>(P.shape(1));
+  const OrdinalShape shape(base, basis, ranks);
+  ask.n_scores = shape.n_scores;
+  ask.n_basis = shape.n_basis;
+  ask.n_columns = shape.n_columns;
   ask.n_draws = static_cast<int64_t>(P.shape(2));
-  int n_columns = ask.n_basis;
-  require(static_cast<int>(ranks.shape(0)) == ask.n_basis, "ranks must be one per basis function.");
-  for (int j = 0; j < ask.n_basis; ++j) {
-    require(ranks(j) >= 0, "ranks must be zero or more.");
-    n_columns += ranks(j);
-  }
-  require(static_cast<int>(base.shape(0)) == ask.n_scores && static_cast<int>(basis.shape(1)) == ask.n_scores &&
-              static_cast<int>(floor.shape(0)) == ask.n_scores,
+  require(base.shape(0) == ranking.n_scores() && floor.shape(0) == ranking.n_scores(),
           "base, basis and floor must have a column per score.");
-  require(ask.n_columns == n_columns && static_cast<int>(Q.shape(1)) == n_columns, "rows must have all columns.");
+  const size_t n_columns = static_cast<size_t>(shape.n_columns);
+  require(P.shape(1) == n_columns && Q.shape(1) == n_columns, "rows must have all columns.");
   require(ask.n_draws % 16 == 0 && static_cast<int64_t>(Q.shape(2)) == ask.n_draws &&
               static_cast<int64_t>(weights.shape(0)) == ask.n_draws,
           "draws must be padded to a multiple of 16, with a weight each.");
@@ -410,7 +408,7 @@ struct ValueSource : Source {
   void fill(const int32_t*, int, int64_t, const uint32_t*, float*) const override {}
 
   double noise(int32_t user) const override {
-    const float* p = rough + user * n_columns;
+    const float* p = row_of(rough, user, n_columns);
     double size = std::abs(mean);
     for (int k = 0; k < n_columns; ++k) {
       const double a = std::abs(static_cast<double>(p[k])), b = static_cast<double>(reach[k]);
@@ -430,12 +428,13 @@ struct ValueSource : Source {
       limit = std::min(limit, edges[n_scores - 2] + 5 * spread);
     }
     const float least = static_cast<float>(limit - 1e-3 * spread - noise);
-    return kernels().tile_of_values(rough + user * n_columns, tiles, n_columns, biased, static_cast<float>(mean), tile,
-                                    least);
+    return kernels().tile_of_values(row_of(rough, user, n_columns), tiles, n_columns, biased, static_cast<float>(mean),
+                                    tile, least);
   }
 
   double answer(int32_t user, int32_t item, const float*, double* out) const override {
-    const double value = point_value(P + user * n_columns, Q + item * n_columns, n_columns, biased, mean);
+    const double value =
+        point_value(row_of(P, user, n_columns), row_of(Q, item, n_columns), n_columns, biased, mean);
     if (spread > 0) {
       bell_row(value, edges, n_scores - 1, spread, out);
       for (size_t s = 0; s < n_scores; ++s) out[s] = share * out[s] + floor[s];
@@ -453,9 +452,9 @@ Columns rank_values(const Ranking& ranking, Array<const F, 2> P, Array<const F, 
                     Array<const double, 1> edges, double share, Array<const double, 1> floor) {
   ValueSource<F> source;
   const size_t columns = P.shape(1), n_items = Q.shape(0);
-  require(columns >= 1 && Q.shape(1) == columns && rough.shape(1) == columns && reach.shape(0) == columns &&
-              rough.shape(0) == P.shape(0),
-          "all rows must have as many columns.");
+  require(columns >= 1 && columns <= max_planes && Q.shape(1) == columns && rough.shape(1) == columns &&
+              reach.shape(0) == columns && rough.shape(0) == P.shape(0),
+          "all rows must have as many columns, at most 2^20.");
   require(tiles.shape(0) * tile_items >= n_items && tiles.shape(1) == columns && tiles.shape(2) == tile_items,
           "tiles must come from make_tiles.");
   require(edges.shape(0) + 1 == ranking.n_scores() && floor.shape(0) == ranking.n_scores(),
@@ -486,14 +485,15 @@ void point_values(Array<const int32_t, 1> user, Array<const int32_t, 1> item, Ar
                   bool biased, double mean, Array<double, 1> out, int n_threads) {
   const int64_t n = static_cast<int64_t>(user.shape(0)), size = 8192, n_chunks = (n + size - 1) / size;
   const int columns = static_cast<int>(P.shape(1));
-  require(Q.shape(1) == P.shape(1) && item.shape(0) == user.shape(0) && out.shape(0) == user.shape(0),
-          "pairs and rows must agree.");
+  require(Q.shape(1) == P.shape(1) && out.shape(0) == user.shape(0), "pairs and rows must agree.");
+  require(P.shape(1) >= biased && P.shape(1) <= max_planes, "there must be a bias, if any, and at most 2^20 factors.");
+  require_pairs(user, item, P.shape(0), Q.shape(0));
   nb::gil_scoped_release release;
-  Crew crew(static_cast<int>(std::clamp<int64_t>(n_chunks, 1, n_threads)));
+  Crew crew(n_threads, n_chunks);
   crew.run(n_chunks, [&](int64_t c, int) {
     for (int64_t r = c * size; r < std::min(n, (c + 1) * size); ++r)
       out.data()[r] =
-          point_value(P.data() + user.data()[r] * columns, Q.data() + item.data()[r] * columns, columns, biased, mean);
+          point_value(row_of(P.data(), user(r), columns), row_of(Q.data(), item(r), columns), columns, biased, mean);
   });
 }
 

@@ -159,7 +159,7 @@ class Climb {
 
   Crew crew_;
   const ScoreFit& fit_;
-  const Layout layout_{fit_.settings.n_scores};
+  const RowLayout layout_{fit_.settings.n_scores};
   const int64_t stride_;
   Half users_, items_;
   std::vector<double> loglik_;

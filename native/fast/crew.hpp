@@ -1,25 +1,32 @@
 // A crew of threads that lives as long as a fit. Work comes in chunks that any thread may take: a row is never shared,
-// so who takes it does not matter.
+// so who takes it does not matter. What a chunk throws in any thread, run throws once no thread is at work any more.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <mutex>
-#include <system_error>
+#include <stdexcept>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace starcast {
 
 class Crew {
  public:
-  explicit Crew(int n_threads) {
+  // At most n_threads, and no more than there are chunks.
+  explicit Crew(int n_threads, int64_t n_chunks = INT32_MAX) {
+    if (n_threads < 1) throw std::invalid_argument("n_threads must be one or more.");
+    const int size = static_cast<int>(std::clamp<int64_t>(n_chunks, 1, n_threads));
+    threads_.reserve(static_cast<size_t>(size));  // before the first thread: to be destroyed it has to be joined
     try {
-      for (int t = 1; t < n_threads; ++t) threads_.emplace_back([this, t] { wait_for_work(t); });
-    } catch (const std::system_error&) {
+      for (int t = 1; t < size; ++t) threads_.emplace_back([this, t] { wait_for_work(t); });
+    } catch (const std::exception&) {
       // The machine gives no more threads: those there are do the work, with the same result.
     }
   }
@@ -48,9 +55,12 @@ class Crew {
     }
     start_.notify_all();
     take_chunks(0);
-    if (soon([this] { return busy_ == 0; })) return;
-    std::unique_lock lock(mutex_);
-    done_.wait(lock, [this] { return busy_ == 0; });
+    const auto done = [this] { return busy_ == 0; };
+    if (!soon(done)) {
+      std::unique_lock lock(mutex_);
+      done_.wait(lock, done);
+    }
+    if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
   }
 
  private:
@@ -74,8 +84,14 @@ class Crew {
     asm volatile("yield");
 #endif
   }
-  void take_chunks(int thread) {
-    for (int64_t c = next_++; c < n_chunks_; c = next_++) (*work_)(c, thread);
+  void take_chunks(int thread) noexcept {
+    try {
+      for (int64_t c = next_++; c < n_chunks_; c = next_++) (*work_)(c, thread);
+    } catch (...) {
+      std::lock_guard lock(mutex_);
+      if (!error_) error_ = std::current_exception();
+      next_ = n_chunks_;  // nobody begins another chunk
+    }
   }
   void wait_for_work(int thread) {
     for (int64_t seen = 0;; ++seen) {
@@ -96,6 +112,7 @@ class Crew {
   std::condition_variable start_, done_;
   const std::function<void(int64_t, int)>* work_ = nullptr;
   int64_t n_chunks_ = 0;
+  std::exception_ptr error_;  // the first of a run
   std::atomic<int64_t> next_{0}, turn_{0};
   std::atomic<int> busy_{0};
   std::atomic<bool> stop_{false};

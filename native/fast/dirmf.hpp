@@ -51,7 +51,7 @@ struct Walkers {
   Batch recent = Batch::all(0.0f);  // log-likelihood not yet in loglik
 
   STARCAST_INLINE Walkers(const Pass& p, int64_t first, int64_t last, float* nowhere)
-      : pass(p), last(last), n_slots(Layout(p.n_scores).slots(p.n_factors)), next(first), strip(p.n_scores) {
+      : pass(p), last(last), n_slots(RowLayout(p.n_scores).slots(p.n_factors)), next(first), strip(p.n_scores) {
     std::memset(nowhere, 0, sizeof(float) * stride);
     for (int t = 0; t < B; ++t) {
       at[t] = end[t] = 0;

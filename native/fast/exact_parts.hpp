@@ -22,7 +22,7 @@ template <int W, int S, int D>
 void look_at_rows(const ScoreLook& look, int64_t first, int64_t last, float* scratch) {
   const Pass& pass = look.pass;
   ExactRow<W, S, D> worker(pass, scratch);
-  const Block block = worker.block(look.block, blocks_of(pass.n_factors));
+  const Block block = worker.block(look.block);
   const int d = pass.n_scores, n = block.size(), triangle = n * (n + 1) / 2;
   for (int64_t k = first; k < last; ++k) {
     const int64_t begin = pass.indptr[look.which[k]], end = pass.indptr[look.which[k] + 1];
@@ -41,7 +41,7 @@ template <int W, int S, int D>
 void aim_rows(const ScoreAim& aim, int64_t first, int64_t last, float* scratch) {
   const Pass& pass = aim.pass;
   ExactRow<W, S, D> worker(pass, scratch);
-  const Block block = worker.block(aim.block, blocks_of(pass.n_factors));
+  const Block block = worker.block(aim.block);
   const int d = pass.n_scores, n = block.size(), triangle = n * (n + 1) / 2;
   for (int64_t row = first; row < last; ++row) {
     widen<W>(aim.planes + row * worker.n_planes * d, worker.n_planes, d, worker.x);

@@ -24,7 +24,7 @@ void exact_rows(const Pass& pass, int64_t first, int64_t last, float* scratch) {
 }
 
 // Five and ten scores, the usual ones, get code in which their number is known. W: lanes of a plane; S: lanes of a
-// slot, as Layout has them.
+// slot, as RowLayout has them.
 #define STARCAST_BY_SCORES(n_scores, call)   \
   if (n_scores == 5) call(8, 16, 5);         \
   else if (n_scores == 10) call(16, 32, 10); \
@@ -160,31 +160,33 @@ void ordinal_sums(const OrdinalGlide& glide, int64_t first, int64_t last, double
 #define STARCAST_TEXT_(x) #x
 #define STARCAST_TEXT(x) STARCAST_TEXT_(x)
 extern const Kernels table;
-const Kernels table = {STARCAST_TEXT(STARCAST_ISA_NS),
-                       scratch_floats,
-                       resbemf_exact,
-                       resbemf_gradient,
-                       bemf_gradient,
-                       dirmf_sgd,
-                       point_sgd,
-                       proba,
-                       ordinal_scratch_floats,
-                       ordinal_rows,
-                       ordinal_proba,
-                       tile_of_scores,
-                       tile_of_draws,
-                       tile_of_values,
-                       sieve,
-                       ordinal_slopes_scratch,
-                       ordinal_slopes,
-                       ordinal_glide,
-                       ordinal_sums,
-                       resbemf_look,
-                       resbemf_aim,
-                       ordinal_look,
-                       ordinal_aim,
-                       squares_scratch_floats,
-                       squares_meet,
-                       squares_solve};
+const Kernels table = {
+    .isa = STARCAST_TEXT(STARCAST_ISA_NS),
+    .scratch_floats = scratch_floats,
+    .resbemf_exact = resbemf_exact,
+    .resbemf_gradient = resbemf_gradient,
+    .bemf_gradient = bemf_gradient,
+    .dirmf_sgd = dirmf_sgd,
+    .point_sgd = point_sgd,
+    .proba = proba,
+    .ordinal_scratch_floats = ordinal_scratch_floats,
+    .ordinal_rows = ordinal_rows,
+    .ordinal_proba = ordinal_proba,
+    .tile_of_scores = tile_of_scores,
+    .tile_of_draws = tile_of_draws,
+    .tile_of_values = tile_of_values,
+    .sieve = sieve,
+    .ordinal_slopes_scratch = ordinal_slopes_scratch,
+    .ordinal_slopes = ordinal_slopes,
+    .ordinal_glide = ordinal_glide,
+    .ordinal_sums = ordinal_sums,
+    .resbemf_look = resbemf_look,
+    .resbemf_aim = resbemf_aim,
+    .ordinal_look = ordinal_look,
+    .ordinal_aim = ordinal_aim,
+    .squares_scratch_floats = squares_scratch_floats,
+    .squares_meet = squares_meet,
+    .squares_solve = squares_solve,
+};
 
 }  // namespace starcast::STARCAST_ISA_NS

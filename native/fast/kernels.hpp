@@ -12,11 +12,11 @@ namespace starcast {
 // least sixteen lanes that holds as many whole planes as fit: with five scores, three planes in sixteen lanes, so that
 // eight factors and the biases take three cache lines; with ten, three planes in thirty-two. Vectors of one plane may
 // read a few floats past a row: rows are made by allocate_rows, which leaves room at the end.
-struct Layout {
+struct RowLayout {
   int n_scores, width, slot, pack;
   // Always inlined, because this header is compiled for several instruction sets and the linker keeps only one copy of
   // a function.
-  STARCAST_ALWAYS_INLINE explicit Layout(int d) : n_scores(d), width(8) {
+  STARCAST_ALWAYS_INLINE explicit RowLayout(int d) : n_scores(d), width(8) {
     while (width < d) width *= 2;
     slot = width < 16 ? 16 : width == 16 && d <= 10 ? 32 : width;
     pack = slot / d;
@@ -249,44 +249,50 @@ struct Sieve {  // the last entry of a list, and what it takes to be better
   float reliability = -1;         // the least, and a hair less
 };
 
+// Functions by name. They are references, so that a table that leaves one out does not compile.
 struct Kernels {
   const char* isa;
-  int64_t (*scratch_floats)(const Pass&);  // per thread
-  void (*resbemf_exact)(const Pass&, int64_t begin, int64_t end, float* scratch);
-  void (*resbemf_gradient)(const Pass&, int64_t begin, int64_t end, float* scratch);
-  void (*bemf_gradient)(const Pass&, int64_t begin, int64_t end, float* scratch);
-  void (*dirmf_sgd)(const Pass&, int64_t begin, int64_t end, float* scratch);
-  void (*point_sgd)(const PointPass&, int64_t begin, int64_t end);
-  void (*proba)(const Question&, int64_t begin, int64_t end);
-  int64_t (*ordinal_scratch_floats)(const OrdinalPass&);
-  void (*ordinal_rows)(const OrdinalPass&, int64_t begin, int64_t end, float* scratch);
-  void (*ordinal_proba)(const OrdinalQuestion&, int64_t begin, int64_t end);
-  void (*tile_of_scores)(const Question&, const float* const* rows, int n_users, int64_t tile, float* out);
-  void (*tile_of_draws)(const OrdinalQuestion&, const float* const* rows, int n_users, int64_t tile,
+  int64_t (&scratch_floats)(const Pass&);  // per thread
+  void (&resbemf_exact)(const Pass&, int64_t begin, int64_t end, float* scratch);
+  void (&resbemf_gradient)(const Pass&, int64_t begin, int64_t end, float* scratch);
+  void (&bemf_gradient)(const Pass&, int64_t begin, int64_t end, float* scratch);
+  void (&dirmf_sgd)(const Pass&, int64_t begin, int64_t end, float* scratch);
+  void (&point_sgd)(const PointPass&, int64_t begin, int64_t end);
+  void (&proba)(const Question&, int64_t begin, int64_t end);
+  int64_t (&ordinal_scratch_floats)(const OrdinalPass&);
+  void (&ordinal_rows)(const OrdinalPass&, int64_t begin, int64_t end, float* scratch);
+  void (&ordinal_proba)(const OrdinalQuestion&, int64_t begin, int64_t end);
+  void (&tile_of_scores)(const Question&, const float* const* rows, int n_users, int64_t tile, float* out);
+  void (&tile_of_draws)(const OrdinalQuestion&, const float* const* rows, int n_users, int64_t tile,
                         const uint32_t* wanted, float* out);
-  uint32_t (*tile_of_values)(const float* row, const float* Q, int n_columns, bool biased, float mean, int64_t tile,
+  uint32_t (&tile_of_values)(const float* row, const float* Q, int n_columns, bool biased, float mean, int64_t tile,
                              float least);
-  uint32_t (*sieve)(const Sieve&, const float* probs);
-  int64_t (*ordinal_slopes_scratch)(const OrdinalSlopes&);  // floats per thread, beginning with a cache line
-  void (*ordinal_slopes)(const OrdinalSlopes&, int64_t begin, int64_t end, float* scratch);
-  void (*ordinal_glide)(const OrdinalGlide&, int64_t begin, int64_t end);
-  void (*ordinal_sums)(const OrdinalGlide&, int64_t begin, int64_t end, double* sums);
-  void (*resbemf_look)(const ScoreLook&, int64_t begin, int64_t end, float* scratch);
-  void (*resbemf_aim)(const ScoreAim&, int64_t begin, int64_t end, float* scratch);
-  void (*ordinal_look)(const OrdinalLook&, int64_t begin, int64_t end, float* scratch);
-  void (*ordinal_aim)(const OrdinalAim&, int64_t begin, int64_t end, float* scratch);
-  int64_t (*squares_scratch_floats)(const PointSquares&);
-  void (*squares_meet)(const PointSquares&, int64_t begin, int64_t end, float* scratch);
-  void (*squares_solve)(const PointSquares&, int64_t begin, int64_t end, float* scratch);
+  uint32_t (&sieve)(const Sieve&, const float* probs);
+  int64_t (&ordinal_slopes_scratch)(const OrdinalSlopes&);  // floats per thread, beginning with a cache line
+  void (&ordinal_slopes)(const OrdinalSlopes&, int64_t begin, int64_t end, float* scratch);
+  void (&ordinal_glide)(const OrdinalGlide&, int64_t begin, int64_t end);
+  void (&ordinal_sums)(const OrdinalGlide&, int64_t begin, int64_t end, double* sums);
+  void (&resbemf_look)(const ScoreLook&, int64_t begin, int64_t end, float* scratch);
+  void (&resbemf_aim)(const ScoreAim&, int64_t begin, int64_t end, float* scratch);
+  void (&ordinal_look)(const OrdinalLook&, int64_t begin, int64_t end, float* scratch);
+  void (&ordinal_aim)(const OrdinalAim&, int64_t begin, int64_t end, float* scratch);
+  int64_t (&squares_scratch_floats)(const PointSquares&);
+  void (&squares_meet)(const PointSquares&, int64_t begin, int64_t end, float* scratch);
+  void (&squares_solve)(const PointSquares&, int64_t begin, int64_t end, float* scratch);
 };
 
 constexpr int max_scores = 64;
+constexpr int max_planes = 1 << 20;  // factors and biases of a row: times a few scores or lanes, they still fit an int
 
 // Factors of ResBeMF that are solved for together. The curvature of a block costs its square per rating, so a bound on
 // it keeps a round linear in the number of factors.
 constexpr int max_block = 8;
 STARCAST_ALWAYS_INLINE int blocks_of(int n_factors) {
   return n_factors > max_block ? (n_factors + max_block - 1) / max_block : 1;
+}
+// The first factor of a block; that of the block after the last is their number.
+STARCAST_ALWAYS_INLINE int block_begin(int n_factors, int block) {
+  return static_cast<int>(int64_t{n_factors} * block / blocks_of(n_factors));
 }
 constexpr int max_columns = 1024;  // of the ordinal model in gradient rounds
 

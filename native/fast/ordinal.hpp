@@ -361,9 +361,10 @@ class OrdinalRow : private Triangles {
     float* block = sums_ + block_at(a, b);
     for (int d = 0; d < rows; d += 4)
       for (int e = a == b ? d / 16 * 16 : 0; e < width; e += 16)
-        if (d + 4 <= rows) add_tile<4>(block + d * width + e, width, v_ + first_[a] + d, w_ + e, count);
+        if (d + 4 <= rows) add_tile<4>(block + int64_t{d} * width + e, width, v_ + first_[a] + d, w_ + e, count);
         else
-          for (int r = d; r < rows; ++r) add_tile<1>(block + r * width + e, width, v_ + first_[a] + r, w_ + e, count);
+          for (int r = d; r < rows; ++r)
+            add_tile<1>(block + int64_t{r} * width + e, width, v_ + first_[a] + r, w_ + e, count);
   }
 
   template <int Tall>
@@ -381,6 +382,9 @@ class OrdinalRow : private Triangles {
     return blocks_ + static_cast<int64_t>(first_[a]) * wide_[J_] + static_cast<int64_t>(wide_[b]) * p_.ranks[a];
   }
 
+  // Where a row of a square matrix begins.
+  STARCAST_INLINE int64_t in_square(int row) const { return int64_t{row} * stride_; }
+
   // Sums put in order: factors by basis function, then biases.
   template <typename Sum, typename T>
   void arrange(const Sum& sum_at, T* g, T* H) {
@@ -394,12 +398,12 @@ class OrdinalRow : private Triangles {
         const int64_t block = block_at(a, b);
         for (int d = 0; d < rows; ++d)
           for (int e = 0; e < p_.ranks[b]; ++e)
-            H[(first_[a] + d) * stride_ + first_[b] + e] = sum_at(block + d * width + e);
-        H[(K_ + a) * stride_ + K_ + b] = sum_at(bias_square_ + (a * J_ + b) * G);
+            H[in_square(first_[a] + d) + first_[b] + e] = sum_at(block + int64_t{d} * width + e);
+        H[in_square(K_ + a) + K_ + b] = sum_at(bias_square_ + (a * J_ + b) * G);
       }
       for (int b = 0; b < J_; ++b)
         for (int e = 0; e < p_.ranks[b]; ++e)
-          H[(first_[b] + e) * stride_ + K_ + a] = sum_at(crosses_ + a * wide_[J_] + wide_[b] + e);
+          H[in_square(first_[b] + e) + K_ + a] = sum_at(crosses_ + a * wide_[J_] + wide_[b] + e);
     }
   }
 
@@ -486,7 +490,7 @@ class OrdinalRow : private Triangles {
       for (int d = 0; d < stride_; ++d) unit_[d] = d == c ? 1.0f : 0.0f;
       forward(U_, unit_);
       backward(U_, unit_);
-      for (int d = 0; d < D_; ++d) p_.spread[c * D_ + d] += on_grid(static_cast<double>(unit_[d]), spread_step);
+      for (int d = 0; d < D_; ++d) p_.spread[int64_t{c} * D_ + d] += on_grid(static_cast<double>(unit_[d]), spread_step);
     }
   }
 

@@ -14,7 +14,7 @@ void glide_by_width(const OrdinalGlide& p, int64_t first, int64_t last) {
   Sixteen squares[most], known[most], spread[most];
   alignas(64) float away[16 * most], diagonal[16 * most];
   for (int z = 0; z < n; ++z) squares[z] = known[z] = spread[z] = Sixteen::all(0.0f);
-  for (int d = 0; d < p.stride; ++d) diagonal[d] = p.precision[d * p.stride + d];
+  for (int d = 0; d < p.stride; ++d) diagonal[d] = p.precision[int64_t{d} * p.stride + d];
   double price = 0;
   for (int64_t row = first; row < last; ++row) {
     float *x = p.rows + row * p.stride, *v = p.velocity + row * p.stride;
@@ -24,13 +24,13 @@ void glide_by_width(const OrdinalGlide& p, int64_t first, int64_t last) {
     for (int z = 0; z < n; ++z) {
       Sixteen mean = Sixteen::all(0.0f);
       for (int k = 0; k < p.n_features; ++k)
-        mean = fma(Sixteen::load(p.weights + k * p.stride + 16 * z), Sixteen::all(f[k]), mean);
+        mean = fma(Sixteen::load(p.weights + int64_t{k} * p.stride + 16 * z), Sixteen::all(f[k]), mean);
       (Sixteen::load(x + 16 * z) - mean).store(away + 16 * z);
       pull[z] = Sixteen::all(0.0f);
     }
     for (int d = 0; d < p.stride; ++d)
       for (int z = 0; z < n; ++z)
-        pull[z] = fma(Sixteen::load(p.precision + d * p.stride + 16 * z), Sixteen::all(away[d]), pull[z]);
+        pull[z] = fma(Sixteen::load(p.precision + int64_t{d} * p.stride + 16 * z), Sixteen::all(away[d]), pull[z]);
     for (int z = 0; z < n; ++z) {
       const Sixteen old = Sixteen::load(x + 16 * z), doubt = Sixteen::load(p.doubt + 16 * z) * count * old;
       cost = fma(Sixteen::load(away + 16 * z), pull[z], fma(doubt, old, cost));
@@ -85,7 +85,7 @@ inline void sum_rows(const OrdinalGlide& p, int64_t first, int64_t last, double*
       for (int k = 0; k < tall && a + k < height; ++k) {
         alignas(64) float lanes[16];
         products[k].store(lanes);
-        for (int c = 0; c < 16; ++c) sums[(a + k) * p.stride + d + c] += static_cast<double>(lanes[c]);
+        for (int c = 0; c < 16; ++c) sums[int64_t{a + k} * p.stride + d + c] += static_cast<double>(lanes[c]);
       }
     }
   }

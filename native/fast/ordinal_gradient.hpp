@@ -212,7 +212,7 @@ class OrdinalSlope : private OrdinalStrip {
 
   const int K0_, K_;
 #if STARCAST_VECTOR_FLOATS == 16
-  OrdinalStream<(K0t >= 8 ? K0t : 8)> stream_;
+  OrdinalStream<K0t> stream_;
 #endif
   int n_pieces_ = 0;
   float* own_;  // sixteen rows of this side, turned

@@ -213,6 +213,13 @@ class OrdinalStream {
   alignas(64) int32_t lane_[blocks][8][16];
 };
 
+// Of any other shape no row is streamed; there may be fewer than five scores and four functions to read.
+template <>
+class OrdinalStream<-1> {
+ public:
+  explicit OrdinalStream(const OrdinalSlopes&) {}
+};
+
 }  // namespace starcast::STARCAST_ISA_NS
 
 #endif

@@ -117,8 +117,8 @@ STARCAST_INLINE void ask_ahead_for(const Pass& pass, int64_t stride, int64_t j, 
 template <typename Model, int D>
 struct PackedRow {
   const Pass& pass;
-  const int n_registers = static_cast<int>(Layout(D).stride(pass.n_factors + pass.biased) / 16);
-  const int bias_at = Layout(D).offset(pass.n_factors);
+  const int n_registers = static_cast<int>(RowLayout(D).stride(pass.n_factors + pass.biased) / 16);
+  const int bias_at = RowLayout(D).offset(pass.n_factors);
   const __mmask16 biases = pass.biased ? Packing<D>::group(0) : 0;
   Wide base;
 

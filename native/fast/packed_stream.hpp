@@ -146,7 +146,7 @@ void packed_stream_rows(const Pass& pass, int64_t first, int64_t last, float* sc
 
 template <typename Model, int D, bool Scored>
 void packed_rows(const Pass& pass, int64_t first, int64_t last, float* scratch) {
-  if constexpr (Packing<D>::V == 1) switch (Layout(D).slots(pass.n_factors + pass.biased)) {
+  if constexpr (Packing<D>::V == 1) switch (RowLayout(D).slots(pass.n_factors + pass.biased)) {
       case 1:
         return packed_stream_rows<Model, D, 1, Scored>(pass, first, last, scratch);
       case 2:

@@ -19,17 +19,17 @@ class SquaresRow {
   SquaresRow(const PointSquares& work, float* scratch) : w_(work), stride_(work.stride), D_(work.n_columns) {
     // What needs doubles comes first, so that it lies well.
     U_ = reinterpret_cast<double*>(scratch);
-    x_ = U_ + static_cast<int64_t>(stride_) * stride_;
+    x_ = U_ + stride_ * stride_;
     gram_ = reinterpret_cast<float*>(x_ + stride_);
-    pull_ = gram_ + static_cast<int64_t>(stride_) * stride_;
+    pull_ = gram_ + stride_ * stride_;
     v_ = pull_ + stride_;
-    e_ = v_ + static_cast<int64_t>(G) * stride_;
+    e_ = v_ + G * stride_;
   }
 
   // What the ratings of a row here add up to, put where it is asked for, or solved at once.
   void meet(int64_t k) {
     const int64_t row = w_.which ? w_.which[k] : k;
-    for (int64_t n = 0; n < static_cast<int64_t>(stride_) * stride_; ++n) gram_[n] = 0;
+    for (int64_t n = 0; n < stride_ * stride_; ++n) gram_[n] = 0;
     for (int d = 0; d < stride_; ++d) pull_[d] = 0;
     double squares = 0;
     for (int64_t n = w_.indptr[row]; n < w_.indptr[row + 1]; n += G) {
@@ -104,12 +104,12 @@ class SquaresRow {
     double *x = x_, gain = 0, size = 0;
     for (int d = 0; d < D_; ++d) x[d] = static_cast<double>(pull_[d]);
     for (int k = 0; k < D_; ++k) {
-      const double* u = U_ + static_cast<int64_t>(k) * stride_;
+      const double* u = U_ + k * stride_;
       const double y = x[k] = x[k] / u[k];
       for (int e = k + 1; e < D_; ++e) x[e] -= y * u[e];
     }
     for (int k = D_ - 1; k >= 0; --k) {
-      const double* u = U_ + static_cast<int64_t>(k) * stride_;
+      const double* u = U_ + k * stride_;
       double y = x[k];
       for (int e = k + 1; e < D_; ++e) y -= u[e] * x[e];
       x[k] = y / u[k];
@@ -126,23 +126,24 @@ class SquaresRow {
   // U with U'U = gram + ridge I.
   void factorize(double ridge) {
     for (int k = 0; k < D_; ++k) {
-      double* u = U_ + static_cast<int64_t>(k) * stride_;
+      double* u = U_ + k * stride_;
       for (int e = k; e < D_; ++e) u[e] = static_cast<double>(gram_[k * stride_ + e]);
       u[k] += ridge;
     }
     for (int k = 0; k < D_; ++k) {
-      double* u = U_ + static_cast<int64_t>(k) * stride_;
+      double* u = U_ + k * stride_;
       const double root = __builtin_sqrt(u[k] > 1e-30 ? u[k] : 1e-30);
       for (int e = k; e < D_; ++e) u[e] /= root;
       for (int d = k + 1; d < D_; ++d) {
-        double* h = U_ + static_cast<int64_t>(d) * stride_;
+        double* h = U_ + d * stride_;
         for (int e = d; e < D_; ++e) h[e] -= u[d] * u[e];
       }
     }
   }
 
   const PointSquares& w_;
-  const int stride_, D_;
+  const int64_t stride_;  // squared in places
+  const int D_;
   double *U_, *x_;
   float *gram_, *pull_, *v_, *e_;
 };

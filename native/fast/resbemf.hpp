@@ -141,10 +141,10 @@ STARCAST_INLINE void solve(int n, float* H, float* G, float* d) {
 // put back at the end.
 template <int W, int S, int D>
 struct ExactRow {
-  static constexpr int max_planes = max_block + 1;
+  static constexpr int block_planes = max_block + 1;
   using L = Lanes<W>;
   const Pass& pass;
-  const Layout layout{pass.n_scores};
+  const RowLayout layout{pass.n_scores};
   const int n_planes = pass.n_factors + pass.biased;
   const int64_t stride = layout.stride(n_planes);
   float *H, *G, *d, *x, *trial, *packed, *z, *z_trial;  // scratch
@@ -152,24 +152,23 @@ struct ExactRow {
 
   static int64_t scratch_floats(const Pass& pass, int64_t longest_row) {
     const int n = pass.n_factors + 1;
-    return W * (max_planes * (max_planes + 1) / 2 + 2 * max_planes + 2 * n) + Layout(pass.n_scores).stride(n) +
+    return W * (block_planes * (block_planes + 1) / 2 + 2 * block_planes + 2 * n) + RowLayout(pass.n_scores).stride(n) +
            2 * pass.n_scores * (longest_row + T);
   }
 
   STARCAST_INLINE ExactRow(const Pass& p, float* scratch) : pass(p) {
     H = scratch;
-    G = H + W * max_planes * (max_planes + 1) / 2;
-    d = G + W * max_planes;
-    x = d + W * max_planes;
+    G = H + W * block_planes * (block_planes + 1) / 2;
+    d = G + W * block_planes;
+    x = d + W * block_planes;
     trial = x + W * (p.n_factors + 1);
     packed = trial + W * (p.n_factors + 1);
     z = packed + layout.stride(p.n_factors + 1);
     z_trial = z + p.n_scores * (p.longest_row + T);
   }
 
-  STARCAST_INLINE Block block(int b, int n_blocks) const {
-    const int K = pass.n_factors;
-    return {K * b / n_blocks, K * (b + 1) / n_blocks, pass.biased && b == 0};
+  STARCAST_INLINE Block block(int b) const {
+    return {block_begin(pass.n_factors, b), block_begin(pass.n_factors, b + 1), pass.biased && b == 0};
   }
   STARCAST_INLINE int plane(const Block& b, int k) const { return k < b.end - b.begin ? b.begin + k : pass.n_factors; }
   STARCAST_INLINE float decay(int plane) const {
@@ -270,11 +269,11 @@ struct ExactRow {
     std::memset(x, 0, sizeof(float) * W * n_planes);
     for (int k = 0; k < n_planes; ++k) std::memcpy(x + k * W, home + layout.offset(k), sizeof(float) * pass.n_scores);
     const int n_blocks = blocks_of(pass.n_factors);
-    Block now = block(0, n_blocks);
+    Block now = block(0);
     const Lanes<S> start = prepare<S>(layout, pass.n_factors, pass.biased, pass.base, home, packed);
     double loglik = sweep(begin, end, start, 0, layout.slots(n_planes), false, z, &now), prior = penalty(x);
     for (int b = 0; b < n_blocks; ++b) {
-      const Block next = b + 1 < n_blocks ? block(b + 1, n_blocks) : Block{};
+      const Block next = b + 1 < n_blocks ? block(b + 1) : Block{};
       const Block* after = b + 1 < n_blocks ? &next : nullptr;
       const double value = loglik - prior;
       bool moved = false;
@@ -306,7 +305,7 @@ struct ExactRow {
 // One step of a row by all of its ratings, with momentum or without.
 template <int S, int D, bool Scored>
 void resbemf_gradient_rows(const Pass& pass, int64_t first, int64_t last, float* scratch) {
-  const Layout layout(pass.n_scores);
+  const RowLayout layout(pass.n_scores);
   const int n_slots = layout.slots(pass.n_factors + pass.biased);
   const int64_t stride = static_cast<int64_t>(n_slots) * S;
   const int length = Strip<S, D>::length(stride);

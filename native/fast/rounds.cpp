@@ -47,7 +47,7 @@ struct Deal {
   }
 };
 
-int64_t stride_of(const Pass& pass) { return Layout(pass.n_scores).stride(pass.n_factors + pass.biased); }
+int64_t stride_of(const Pass& pass) { return RowLayout(pass.n_scores).stride(pass.n_factors + pass.biased); }
 
 using Scratch = std::vector<std::unique_ptr<float[]>>;  // one per thread
 
@@ -102,7 +102,7 @@ class Passes {
 
   double centre(const Side& side, float* rows, double objective) {
     const Pass& s = fit_.settings;
-    const Layout layout(s.n_scores);
+    const RowLayout layout(s.n_scores);
     const int64_t stride = layout.stride(s.n_factors + 1);
     const float* biases = rows + layout.offset(s.n_factors);
     std::vector<double> mean(s.n_scores, 0.0);
@@ -171,7 +171,7 @@ Pass pass_over(const Side& side, const ScoreFit& fit, float* rows, const float* 
 double centre(const Side& side, const ScoreFit& fit, float* rows, const std::vector<double>& mean, int64_t n,
               double objective) {
   const Pass& s = fit.settings;
-  const Layout layout(s.n_scores);
+  const RowLayout layout(s.n_scores);
   const int64_t stride = layout.stride(s.n_factors + 1);
   float* biases = rows + layout.offset(s.n_factors);
   double gain = 0;
@@ -234,7 +234,7 @@ void settle_rows(const Side& side, const ScoreFit& fit, const int32_t* n_steps, 
                  const Watch& watch) {
   const int64_t n_chunks = static_cast<int64_t>(side.cuts.size()) - 1;
   const bool exact = fit.method == Method::resbemf_exact;
-  Crew crew(static_cast<int>(std::min<int64_t>(fit.n_threads, n_chunks)));
+  Crew crew(fit.n_threads, n_chunks);
   std::vector<double> loglik(side.n_rows), penalty(side.n_rows);
   std::vector<int32_t> left(n_steps, n_steps + side.n_rows);
   Pass pass = pass_over(side, fit, fit.P, fit.Q);
@@ -319,7 +319,7 @@ std::vector<int64_t> cut_evenly(int64_t n_rows, int64_t chunk) {
 
 void look_at(const Side& side, const std::vector<int64_t>& which, ScoreLook look, int n_threads) {
   const std::vector<int64_t> cuts = cut_asked(side, which);
-  Crew crew(static_cast<int>(std::clamp<int64_t>(static_cast<int64_t>(cuts.size()) - 1, 1, n_threads)));
+  Crew crew(n_threads, static_cast<int64_t>(cuts.size()) - 1);
   look.which = which.data();
   look.pass.longest_row = 0;  // no logits are kept
   walk(crew, cuts, kernels().resbemf_look, look, scratch_for(crew, look.pass));
@@ -327,7 +327,7 @@ void look_at(const Side& side, const std::vector<int64_t>& which, ScoreLook look
 
 void take_aim(int64_t n_rows, ScoreAim aim, int n_threads) {
   const std::vector<int64_t> cuts = cut_evenly(n_rows, 256);
-  Crew crew(static_cast<int>(std::clamp<int64_t>(static_cast<int64_t>(cuts.size()) - 1, 1, n_threads)));
+  Crew crew(n_threads, static_cast<int64_t>(cuts.size()) - 1);
   aim.pass.longest_row = 0;
   walk(crew, cuts, kernels().resbemf_aim, aim, scratch_for(crew, aim.pass));
 }
@@ -363,7 +363,7 @@ std::vector<double> run_rounds(const Side& users, const Side& items, const Point
 void answer(const Question& ask, int64_t n_pairs, int n_threads) {
   constexpr int64_t chunk = 8192;
   const int64_t n_chunks = (n_pairs + chunk - 1) / chunk;
-  Crew crew(static_cast<int>(std::min<int64_t>(n_threads, std::max<int64_t>(1, n_chunks))));
+  Crew crew(n_threads, n_chunks);
   crew.run(n_chunks, [&](int64_t c, int) { kernels().proba(ask, c * chunk, std::min(n_pairs, (c + 1) * chunk)); });
 }
 

@@ -10,7 +10,7 @@ namespace starcast::STARCAST_ISA_NS {
 template <int W>
 void proba_pairs(const Question& ask, int64_t first, int64_t last) {
   using L = Lanes<W>;
-  const Layout layout(ask.n_scores);
+  const RowLayout layout(ask.n_scores);
   const int S = ask.n_scores, K = ask.n_factors;
   alignas(64) float padded[W], columns[W * T];
   for (int s = 0; s < W; ++s) padded[s] = s < S ? ask.base[s] : 0.0f;

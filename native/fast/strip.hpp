@@ -105,7 +105,7 @@ STARCAST_INLINE void ask_ahead(const Pass& pass, int64_t stride, int64_t j, int6
 // A row as `dot` wants it. The product with the other row's biases must be those biases, so that plane is 1; the row's
 // own biases go into the start.
 template <int S>
-STARCAST_INLINE Lanes<S> prepare(const Layout& layout, int n_factors, bool biased, const float* base, const float* x,
+STARCAST_INLINE Lanes<S> prepare(const RowLayout& layout, int n_factors, bool biased, const float* base, const float* x,
                                  float* prepared) {
   std::memcpy(prepared, x, sizeof(float) * layout.stride(n_factors + biased));
   alignas(64) float start[S] = {};

@@ -38,7 +38,7 @@ STARCAST_INLINE void apply_link(float* z, int S, int step, Link link) {
 
 // G scores from the first on, U users: a product of small matrices whose sums stay in registers.
 template <int U, int G>
-STARCAST_INLINE void tile_logits(const Question& ask, const Layout& layout, const float* const* rows, int first,
+STARCAST_INLINE void tile_logits(const Question& ask, const RowLayout& layout, const float* const* rows, int first,
                                  const float* tile, float* out) {
   const int S = ask.n_scores;
   for (int part = 0; part < tile_items; part += Part::V) {
@@ -65,7 +65,7 @@ constexpr int users_at_once = STARCAST_VECTOR_FLOATS == 16 ? 4 : 2;  // what the
 // out: [user][score][item]; ask.Q: [tile][plane][score][item].
 inline void tile_of_scores(const Question& ask, const float* const* rows, int n_users, int64_t index, float* out) {
   const int S = ask.n_scores;
-  const Layout layout(S);
+  const RowLayout layout(S);
   const float* tile = ask.Q + index * (ask.n_factors + ask.biased) * S * tile_items;
   for (int u = 0; u < n_users;) {
     const bool many = n_users - u >= users_at_once;

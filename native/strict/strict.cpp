@@ -9,7 +9,7 @@
 
 #include <optional>
 
-#include "../threads.hpp"
+#include "../fast/crew.hpp"
 #include "updates.hpp"
 
 namespace nb = nanobind;
@@ -40,16 +40,15 @@ struct Problem {
 
 // Calls work(begin, end) on contiguous shares of the rows that hold about the same number of ratings.
 template <class Work>
-void parallel_rows(const Side& side, int n_threads, Work work) {
-  std::vector<std::int64_t> cut(n_threads + 1, side.rows);
+void parallel_rows(const Side& side, starcast::Crew& crew, Work work) {
+  const int n = crew.size();
+  std::vector<std::int64_t> cut(n + 1, side.rows);
   cut[0] = 0;
-  for (int t = 1; t < n_threads; ++t)
-    cut[t] = std::lower_bound(side.start, side.start + side.rows, side.start[side.rows] * t / n_threads) - side.start;
-  starcast::Threads threads;
-  threads.reserve(n_threads);
-  for (int t = 1; t < n_threads; ++t)
-    if (cut[t] < cut[t + 1]) threads.emplace_back(work, cut[t], cut[t + 1]);
-  work(cut[0], cut[1]);
+  for (int t = 1; t < n; ++t)
+    cut[t] = std::lower_bound(side.start, side.start + side.rows, side.start[side.rows] * t / n) - side.start;
+  crew.run(n, [&](std::int64_t t, int) {
+    if (cut[t] < cut[t + 1]) work(cut[t], cut[t + 1]);
+  });
 }
 
 bool finite(const std::vector<double>& lanes, int width, int used) {
@@ -65,8 +64,9 @@ bool finite(const std::vector<double>& lanes, int width, int used) {
 std::int64_t iterate(const Problem& problem, std::vector<double>& P, std::vector<double>& Q, Update users, Update items,
                      int width, int used) {
   const Run& run = problem.run;
+  starcast::Crew crew(run.n_threads);
   auto pass = [&](const Side& side, Update update, std::vector<double>& own, const std::vector<double>& other) {
-    parallel_rows(side, run.n_threads, [&](std::int64_t begin, std::int64_t end) {
+    parallel_rows(side, crew, [&](std::int64_t begin, std::int64_t end) {
       update(side, begin, end, own.data(), other.data(), problem.step);
     });
   };
@@ -113,7 +113,20 @@ Side side(const Offsets& start, const Codes& other, const Scores& score) {
   check(start.size() >= 1, "start must have one entry more than there are rows, got none.");
   check(start.data()[start.size() - 1] == static_cast<std::int64_t>(other.size()) && other.size() == score.size(),
         "the last start must be the number of ratings, as many as there are codes and scores.");
+  check(start.data()[0] == 0 && std::is_sorted(start.data(), start.data() + start.size()),
+        "start must begin with 0 and never fall.");
   return {start.data(), other.data(), score.data(), static_cast<std::int64_t>(start.size()) - 1};
+}
+
+template <class Code>
+bool are_codes(const Code* codes, std::size_t n, std::size_t limit) {
+  return std::all_of(codes, codes + n, [&](Code c) { return c >= 0 && static_cast<std::size_t>(c) < limit; });
+}
+
+void check_codes(const Side& side, std::size_t n_others, std::size_t n_scores) {
+  const std::size_t n = static_cast<std::size_t>(side.start[side.rows]);
+  check(are_codes(side.other, n, n_others) && are_codes(side.score, n, n_scores),
+        "codes must be those of rows of the other side, and of values.");
 }
 
 double mean_rating(const Side& side, const Values& values) {
@@ -128,12 +141,15 @@ std::int64_t fit(Offsets user_start, Codes user_item, Scores user_score, Offsets
                  double learning_rate, double regularization, int n_threads, bool stop_on_divergence,
                  std::optional<nb::callable> callback) {
   const Side users = side(user_start, user_item, user_score), items = side(item_start, item_user, item_score);
-  check(n_threads >= 1, "n_threads must be one or more.");
   check(static_cast<std::int64_t>(P.shape(0)) == users.rows && static_cast<std::int64_t>(Q.shape(0)) == items.rows,
         "P and Q must have a row per user and per item.");
   check(P.shape(N - 1) == Q.shape(N - 1), "P and Q must have the same number of factors.");
   if constexpr (N == 3)
     check(P.shape(1) == values.size() && Q.shape(1) == values.size(), "P and Q must have a vector per score.");
+  check(values.size() >= 1 && values.size() <= 128, "there must be between 1 and 128 values.");
+  check(P.shape(N - 1) >= 1 && P.shape(N - 1) <= 1 << 20, "there must be between 1 and 2^20 factors.");
+  check_codes(users, Q.shape(0), values.size());
+  check_codes(items, P.shape(0), values.size());
   const int n_scores = static_cast<int>(values.size()), n_factors = static_cast<int>(P.shape(N - 1));
   const Step step{learning_rate, regularization, values.data(), mean_rating(users, values), n_scores, n_factors};
   return M::fit({users, items, step, {n_iters, n_threads, stop_on_divergence, callback}}, P, Q);
@@ -174,6 +190,8 @@ void probs(Array<const double, 3> P, Array<const double, 3> Q, Codes user, Codes
   check(Q.shape(1) == d && Q.shape(2) == n_factors, "P and Q must have the same scores and factors.");
   check(user.size() == item.size() && out.shape(0) == user.size() && out.shape(1) == d,
         "out must have a row per pair and a column per score.");
+  check(are_codes(user.data(), user.size(), P.shape(0)) && are_codes(item.data(), item.size(), Q.shape(0)),
+        "user and item must be codes of rows of P and Q.");
   nb::gil_scoped_release release;
   for (std::size_t n = 0; n < user.size(); ++n) {
     const double *p = P.data() + user.data()[n] * d * n_factors, *q = Q.data() + item.data()[n] * d * n_factors;
