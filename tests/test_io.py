@@ -3,12 +3,16 @@
 import errno
 import gzip
 import os
+from datetime import UTC, datetime, timedelta, timezone
 
 import numpy as np
 import polars as pl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import starcast as sc
+from starcast import _native
 from starcast.errors import DataError, FileError, FileFormatError, UnknownNameError
 from starcast.io import SEPARATORS, read_pairs
 
@@ -100,6 +104,30 @@ def test_a_header_may_quote_the_separator_and_span_lines(write):
 def test_a_quote_within_a_field_is_a_letter(write):
     assert triples(sc.read_ratings(write('5" pipe,7,5\n6" pipe,7,3'))) == [('5" pipe', 7, 5.0), ('6" pipe', 7, 3.0)]
     assert triples(sc.read_ratings(write('5" pipe,7,5\nrod,7,3\nbar,7,3'))) == [('5" pipe', 7, 5.0), ("rod", 7, 3.0), ("bar", 7, 3.0)]  # fmt: skip
+
+
+MOMENTS = st.datetimes(
+    timezones=st.none() | st.timedeltas(-timedelta(hours=23), timedelta(hours=23)).map(lambda d: timezone(timedelta(minutes=d // timedelta(minutes=1))))
+)  # fmt: skip
+
+
+@settings(derandomize=True, max_examples=300, deadline=None)
+@given(MOMENTS, st.sampled_from(["T", " "]), st.sampled_from(["minutes", "seconds", "milliseconds", "microseconds"]))
+def test_dates_are_read_as_python_reads_them(moment, separator, precision):
+    text = moment.isoformat(separator, precision)
+    known = datetime.fromisoformat(text)
+    expected = (known if known.tzinfo else known.replace(tzinfo=UTC)) - datetime(1970, 1, 1, tzinfo=UTC)
+    (seconds,), (good,) = _native.parse_times([text])
+    assert good
+    assert seconds == expected // timedelta(seconds=1)
+
+
+@settings(derandomize=True, max_examples=300, deadline=None)
+@given(st.text("0123456789-: TZ+.", max_size=28))
+def test_text_that_is_no_date_does_no_harm(text):
+    seconds, good = _native.parse_times([text, None, 5, "\ud800"])
+    assert good.tolist()[1:] == [0, 0, 0]
+    assert len(seconds) == 4
 
 
 def test_a_byte_order_mark_is_no_part_of_a_name(write):

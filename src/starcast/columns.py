@@ -12,8 +12,8 @@ ROLES = {
     ],
     "rating": ["rating", "ratings", "score", "stars", "value", "overall", "bookrating", "vote"],
     "timestamp": [
-        "timestamp", "time", "unixtime", "unixreviewtime", "ts", "datetime", "date", "when", "createdat", "ratedat",
-        "ratingdate", "reviewdate",
+        "timestamp", "unixtime", "unixreviewtime", "ts", "datetime", "createdat", "ratedat", "date", "ratingdate",
+        "reviewdate", "when", "time",  # beside a date, a time is one of day
     ],
 }  # fmt: skip
 TITLES = ["title", "movietitle", "booktitle", "itemtitle", "name", "itemname"]

@@ -240,6 +240,11 @@ def test_columns_of_times_are_recognised(write, name):
     assert sc.read_ratings(write(f"user,item,rating,{name}\n1,7,5,{SIX}\n2,7,3,0\n")).timestamps.tolist() == [DAY, 0]
 
 
+def test_a_date_goes_before_a_time_of_day(write):
+    path = write(f"user,item,rating,time,date\n1,7,5,12:30,{SIX}\n2,7,3,12:31,{SIX}\n")
+    assert sc.read_ratings(path).timestamps.tolist() == [DAY, DAY]
+
+
 def test_a_fourth_column_of_dates_is_taken_for_times(write):
     assert sc.read_ratings(write(f"1,7,5,{SIX}\n2,7,3,2005-09-06 12:30:00\n")).timestamps.tolist() == [DAY, NOON]
 
