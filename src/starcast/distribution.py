@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from starcast import _native
 from starcast.errors import DataError, ParameterError, choose
-from starcast.frames import make_frame
+from starcast.frames import make_aligned_frame
 
 Floats = npt.NDArray[np.float64]
 RELIABILITIES = ("mode", "error")
@@ -178,7 +178,10 @@ class Distribution:
         return np.asarray(self.reliability(kind) >= check_fraction(threshold, "threshold"))
 
     def to_frame(self, like: object = None) -> Any:
-        """Return a data frame with mode, median, mean, reliability and one column per score, of the kind of `like`."""
+        """Return a data frame with mode, median, mean, reliability and one column per score, of the kind of `like`.
+
+        In pandas it has the index of `like`, a column or frame with a row per pair.
+        """
         columns: dict[str, Any] = {
             "mode": self.mode(),
             "median": self.median(),
@@ -186,7 +189,7 @@ class Distribution:
             "reliability": self.reliability(),
         }
         columns |= {f"p_{str(score).removesuffix('.0')}": self.probs[:, at] for at, score in enumerate(self.scores)}
-        return make_frame(columns, like)
+        return make_aligned_frame(columns, like)
 
     def _quantile(self, level: float) -> npt.NDArray[np.intp]:
         # A hair below the level, so that halves that should add up to one half do so in floating point too.

@@ -41,8 +41,8 @@ def make_frame(columns: dict[str, Any], like: object = None) -> Any:
 def make_aligned_frame(columns: dict[str, Any], *questions: object) -> Any:
     """Return the columns as a frame of the first question's kind that has one, a row for each row of the questions.
 
-    In pandas it has the index of the first column that is as long: an answer can be assigned to the frame that the
-    question came from, whatever the order of its rows.
+    In pandas it has the index of the first column or frame that is as long: an answer can be assigned to the frame that
+    the question came from, whatever the order of its rows.
     """
     like = first_of_frame(*questions)
     frame = make_frame(columns, like)
@@ -52,8 +52,9 @@ def make_aligned_frame(columns: dict[str, Any], *questions: object) -> Any:
 
     if not nw.dependencies.is_pandas_dataframe(frame):
         return frame
-    columns_asked = [one for one in questions if nw.dependencies.is_pandas_series(one)]
-    index = next((column.index for column in columns_asked if len(column) == len(frame)), None)
+    is_series, is_frame = nw.dependencies.is_pandas_series, nw.dependencies.is_pandas_dataframe
+    asked = [one for one in questions if is_series(one) or is_frame(one)]
+    index = next((one.index for one in asked if len(one) == len(frame)), None)
     return frame if index is None else frame.set_axis(index)
 
 

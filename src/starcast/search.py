@@ -323,6 +323,7 @@ def _check_seed(random_state: object, storage: object) -> None:
 
 
 def _seeded(model: Model, random_state: int | None) -> Model:
+    model._draw_seed()  # one seed for all settings, which a journal can hold
     wants = "random_state" in model.get_params() and model.get_params()["random_state"] is None
     return model.set_params(random_state=random_state) if wants else model
 

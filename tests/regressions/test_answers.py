@@ -136,6 +136,8 @@ def test_a_pandas_answer_is_assigned_to_the_rows_that_it_is_about(ratings, fitte
     model = fitted[sc.NaiveBayes]
     table["prediction"] = model.predict(table["user"], table["item"])["prediction"]
     assert table["prediction"].tolist() == model.predict(table["user"].tolist(), table["item"].tolist())["prediction"].to_list()  # fmt: skip
+    answer = model.predict_proba(table["user"], table["item"])
+    assert answer.to_frame(table).index.equals(table.index)
     train, new = sc.holdout(ratings, test_size=0.3, random_state=0)
     sets = sc.conformal(sc.NaiveBayes().fit(train), new, alpha=0.2).predict(table["user"], table["item"])
     assert sets.index.equals(table.index)
@@ -265,6 +267,10 @@ def test_a_generator_as_random_state_draws_a_seed(ratings, make, tmp_path):
     assert isinstance(first.random_state, int)
     assert np.array_equal(first.clone().fit(ratings).user_factors_, first.user_factors_)
     first.save(tmp_path / "model")
+    found = sc.search(
+        first.clone().set_params(random_state=make(5)), ratings, {"n_factors": [1, 2]}, method="grid", cv=2
+    )
+    assert len(found) == 2
     shared = make(5)
     several = [small(sc.PMF).set_params(random_state=shared).fit(ratings) for _ in range(2)]
     assert several[0].random_state != several[1].random_state
