@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from starcast.distribution import Distribution, check_fraction
 from starcast.errors import DataError, ParameterError, choose
-from starcast.metrics import paper_measure_by_copies, paper_measures_by_user
+from starcast.metrics.paper import paper_measure_by_copies, paper_measures_by_user
 from starcast.metrics.probability import score_codes
 from starcast.objectives import OVERALL, cumulate, parse
 from starcast.ratings import Ratings

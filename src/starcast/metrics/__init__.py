@@ -4,7 +4,6 @@ from starcast.metrics.calibration import ReliabilityCurve, ece, reliability_curv
 from starcast.metrics.paper import (
     PAPER_MEASURES,
     PAPER_THRESHOLDS,
-    paper_measure_by_copies,
     paper_measures,
     paper_measures_by_user,
     relevant_from,
@@ -25,7 +24,6 @@ __all__ = [
     "ece",
     "mae",
     "nll",
-    "paper_measure_by_copies",
     "paper_measures",
     "paper_measures_by_user",
     "relevant_from",
