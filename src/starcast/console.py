@@ -350,7 +350,7 @@ def named_as_in(model: Model, table: Ratings) -> Ratings:
         for side, (there, here) in names.items()
         if there.dtype == object and here.dtype != object
     }
-    return dataclasses.replace(table, **texts) if texts else table  # type: ignore[arg-type]
+    return dataclasses.replace(table, **texts) if texts else table
 
 
 def read_question(
