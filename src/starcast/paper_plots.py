@@ -17,7 +17,7 @@ MARKERS = {"ResBeMF": "o", "BeMF": "s", "DirMF": "^", "PMF": "D", "BiasedMF": "v
 NEURAL_COLOURS = dict(zip(("MLP", "MLP in batches", "GCMC", "NGCF", "MWGP"), PALETTE[5:], strict=False))
 PUBLISHED_DASHES = (0, (4, 2))  # of every line that was not computed here
 PUBLISHED_HATCH = "////"
-PUBLISHED_PANEL = "#f1f1ee"
+PUBLISHED_PANEL = "#ececec"
 MEASURE_NAMES = {"1-MAE": "1 − MAE", "coverage": "coverage", "accuracy": "accuracy", "mAP": "mAP@10"}
 
 
@@ -45,7 +45,7 @@ def draw_hyperparameters(searches: Mapping[str, Searched], title: str = "") -> A
             _key(ax, name, levels, shades)
             ax.tick_params(labelsize=8)
             if search.is_published:
-                ax.set_facecolor(PUBLISHED_PANEL)
+                _shade(ax)
         source = "\npublished" if search.is_published else ""
         row[0].set_ylabel(f"$\\bf{{{model}}}${source}\n1 − MAE", fontsize=10)
         _zoom(row[0], search)
@@ -54,6 +54,13 @@ def draw_hyperparameters(searches: Mapping[str, Searched], title: str = "") -> A
     if title:
         figure.suptitle(title, fontsize=11, fontweight="bold", x=0.01, ha="left")
     return figure
+
+
+def _shade(ax: Any) -> None:
+    """Make a panel grey; the background of the axes itself is lost where a figure is saved as transparent."""
+    from matplotlib.patches import Rectangle
+
+    ax.add_patch(Rectangle((0, 0), 1, 1, transform=ax.transAxes, facecolor=PUBLISHED_PANEL, linewidth=0, zorder=0))
 
 
 def _ring_front(ax: Any, search: Searched, colour: npt.NDArray[Any]) -> None:
@@ -214,7 +221,7 @@ def draw_mlp_search(search: Searched, title: str = "") -> Any:
     panels = figure.subplots(1, len(rates), sharey=True, squeeze=False)[0]
     shades = mpl.colormaps["viridis"](np.linspace(0.05, 0.9, len(factors)))
     for ax, rate in zip(panels, rates, strict=True):
-        style_axes(ax).set_facecolor(PUBLISHED_PANEL)
+        _shade(style_axes(ax))
         for n_factors, shade in zip(factors, shades, strict=True):
             rows = np.flatnonzero((search.values["learningRate"] == rate) & (search.values["numFactors"] == n_factors))
             rows = rows[np.argsort(search.values["numEpochs"][rows])]

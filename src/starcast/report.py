@@ -71,8 +71,10 @@ def figure_html(svg: str, caption: str, *, wide: bool = False) -> str:
     return f"<figure{' class=wide' if wide else ''}>{svg}<figcaption>{html.escape(caption)}</figcaption></figure>"
 
 
-def table_html(title: str, note: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a section with a table; the first cell of a row names it."""
+def table_html(
+    title: str, note: str, heads: Sequence[str], rows: Iterable[Sequence[str]], *, dense: bool = False
+) -> str:
+    """Return a section with a table; the first cell of a row names it. Many columns need a dense one."""
     body = "".join(
         f"<tr><th scope=row>{html.escape(row[0])}</th>"
         + "".join(f"<td>{html.escape(cell)}</td>" for cell in row[1:])
@@ -81,7 +83,8 @@ def table_html(title: str, note: str, heads: Sequence[str], rows: Iterable[Seque
     )
     top = "".join(f"<th scope=col>{html.escape(head)}</th>" for head in heads)
     return (
-        f"<section><h2>{html.escape(title)}</h2><p>{html.escape(note)}</p><div class=scroll><table>"
+        f"<section><h2>{html.escape(title)}</h2><p>{html.escape(note)}</p>"
+        f"<div class=scroll><table{' class=dense' if dense else ''}>"
         f"<thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div></section>"
     )
 

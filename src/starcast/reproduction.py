@@ -387,7 +387,8 @@ def _page(run: Run, shown: Shown, drawings: Mapping[str, str], found: Sequence[V
     for name in drawings:
         own = {"published": ["MLP"]} if name == "mlp-search" else sources[kind_of[name]]
         if name in ("hyperparameters", "fronts"):
-            own = {source: [t for t in titles if t != "MLP"] for source, titles in own.items()}
+            left_out = ["MLP", *(_unreliable() if name == "hyperparameters" else [])]
+            own = {source: [t for t in titles if t not in left_out] for source, titles in own.items()}
         text = sources_text({name: {source: titles for source, titles in own.items() if titles}})[name]
         marks[name] = f"{captions[name]} {text[0].upper()}{text[1:]}." + (f" {MARKS}" if "published" in own else "")
     parts = [

@@ -69,12 +69,17 @@ def reproduce_soundly(
 
 def sound_page(found: Sound, title: str, figures: Mapping[str, str], command: str) -> str:
     """Return the page: all measures, the differences from ResBeMF, the curves, what was tried and chosen."""
-    heads = ["model", *MEASURES]
+    heads = ["model", *(name.upper() if len(name) < 5 else name.replace(" of the ", ",\n") for name in MEASURES)]
     overall = [
-        [_shown_name(row), *(f"{row[m]:.3f}\n{row[f'{m} low']:.3f}–{row[f'{m} high']:.3f}" for m in MEASURES)]
+        [
+            _shown_name(row),
+            *(f"{_three(row[m])}\n{_three(row[f'{m} low'])}–{_three(row[f'{m} high'])}" for m in MEASURES),
+        ]
         for row in found.overall
     ]
-    parts = [table_html("All ratings, no threshold", "95% intervals over test users and items.", heads, overall)]
+    parts = [
+        table_html("All ratings, no threshold", "95% intervals over test users and items.", heads, overall, dense=True)
+    ]
     for reference in references(found):
         cells = [
             [row["model"], *(difference_text(_difference(found, row["model"], reference, m)) for m in MEASURES)]
@@ -82,11 +87,15 @@ def sound_page(found: Sound, title: str, figures: Mapping[str, str], command: st
             if row["model"] != reference
         ]
         note = f"The measure of the model less that of {reference}, both as they are. "
-        parts.append(table_html(f"Differences from {reference}", note + PAIRED_NOTE, heads, cells))
+        parts.append(table_html(f"Differences from {reference}", note + PAIRED_NOTE, heads, cells, dense=True))
     caption = "1 − MAE of the mode against coverage, a point per threshold: probabilities {}."
     parts += [figure_html(svg, caption.format(word)) for word, svg in figures.items()]
     settings = [[_lines(str(value)) or "—" for value in row.values()] for row in found.settings]
-    parts.append(table_html("What was tried and chosen", settings_note(found), list(found.settings.rows[0]), settings))
+    parts.append(
+        table_html(
+            "What was tried and chosen", settings_note(found), list(found.settings.rows[0]), settings, dense=True
+        )
+    )
     version = f"Starcast {starcast.__version__}, Python {platform.python_version()}"
     parts.append(facts_html({"data": title, "command": command, "version": version}))
     lead = "The paper's questions by rules that can be defended: all tuned on as many settings, compared in pairs."
@@ -112,9 +121,9 @@ def difference_text(row: Mapping[str, Any]) -> str:
     r"""Return a paired difference with stars if it is clear; its interval over users and items in a second line.
 
     >>> difference_text({"difference": -0.01, "low": -0.02, "high": 0.001, "clear": False, "clear over users": True})
-    '−0.0100*\n−0.0200 to 0.0010'
+    '−.010*\n−.020 to .001'
     """
-    value, low, high = (f"{row[name]:.4f}".replace("-", "−") for name in ("difference", "low", "high"))
+    value, low, high = (_three(row[name]) for name in ("difference", "low", "high"))
     return f"{value}{stars(row)}\n{low} to {high}"
 
 
@@ -157,6 +166,10 @@ def _difference_table(found: Sound, reference: str) -> Table:
         widths = ((row["high"] - row["low"]) / 2 for row in rows)
         table.add_row("", *(f"±{_short(width)[1:]}  " for width in widths), style="dim")
     return table
+
+
+def _three(value: float) -> str:
+    return f"{value:.3f}".replace("0.", ".", 1).replace("-", "−") if abs(value) < 1 else f"{value:.3f}"
 
 
 def _short(value: float) -> str:
