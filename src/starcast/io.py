@@ -140,7 +140,7 @@ def read_ratings(
             raise not_utf8(file) from None
         mistakes = table["mistakes"]
         last = text.rstrip().count(b"\n") + 1 if "open_quote" in mistakes else 0
-        check_lines(mistakes, file.name, above, last, on_bad, layout)
+        check_lines(mistakes, file.name, above, last, on_bad, layout, len(table["user"]))
         skipped = sum(mistake[0] for mistake in mistakes.values()) + (objects.n_bad if objects else 0)
         del content, text
         ratings = _table(table, file, scores, off_scale, above, titles, layout.time >= 0, ids, skipped)
@@ -515,16 +515,20 @@ MISTAKES = {
     "rating_not_finite": "rating must be finite, got {text!r}",
     "bad_time": "timestamp must be a number of seconds or a date such as 2005-09-06, got {text!r}",
 }
+NAMED_COLUMNS = 'columns=("USER", "ITEM", "RATING")'
 CURES = {
     "field_count": 'Quote a field that holds the separator, or pass on_bad="skip" to leave such lines out.',
     "open_quote": "Close or remove it: all that follows would be lost.",
-    "bad_time": 'Fix them, pass on_bad="skip" to leave them out, or read no timestamps: columns=("USER", "ITEM", '
-    '"RATING").',
+    "bad_time": f'Fix them, pass on_bad="skip" to leave them out, or read no timestamps: {NAMED_COLUMNS}.',
+}
+NOTHING_READ = {
+    "field_count": "No line has as many fields as the first. Give the first line a name for each column.",
+    "bad_time": f"No line can be read. Write dates as 2005-09-06, or read no timestamps: {NAMED_COLUMNS}.",
 }
 Mistakes = dict[str, tuple[int, int, bytes, int]]  # count, first line, its text, its number of fields
 
 
-def check_lines(mistakes: Mistakes, name: str, above: int, last: int, on_bad: str, layout: Layout) -> None:
+def check_lines(mistakes: Mistakes, name: str, above: int, last: int, on_bad: str, layout: Layout, n_good: int) -> None:
     """Raise an error for the first mistake; where they are to be skipped, only for one that takes good lines along."""
     if on_bad == "skip":  # a quote without an end takes in the rest of the file
         mistakes = {kind: at for kind, at in mistakes.items() if kind == "open_quote" and at[1] + above < last}
@@ -534,6 +538,8 @@ def check_lines(mistakes: Mistakes, name: str, above: int, last: int, on_bad: st
     text = found.decode(errors="replace")
     wanted = plural(layout.least if fields < layout.least else layout.most, "field")
     cure = CURES.get(kind, 'Fix them, or pass on_bad="skip" to leave them out.')
+    if n_good == 0 and kind != "open_quote":  # to skip them would leave nothing
+        cure = NOTHING_READ.get(kind, f"No line can be read. Name the right columns: {NAMED_COLUMNS}.")
     if kind == "rating_not_number" and re.fullmatch(r"-?\d+,\d+", text):
         cure = f"Write numbers with a decimal point, not a comma: {text.replace(',', '.')}."
     told = MISTAKES[kind].format(text=text, wanted=wanted, fields=fields)

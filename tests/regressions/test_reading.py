@@ -66,6 +66,8 @@ READ_RIGHTLY = {
 }  # fmt: skip
 REFUSED = {
     "too many fields": ("a.csv", b"user,item,rating\nann,Heat,4\nbob,Apollo, 13,5\ncid,Heat,3\n", r"a line must have 3 fields, as the first one has, got 4 in 'bob,Apollo, 13,5' \(line 3 of a\.csv; 1 such line\)\. Quote a field"),
+    "row names": ("a.csv", b"user,item,rating\n1,ann,x,4\n2,bob,x,5\n", r"got 4 in '1,ann,x,4' \(line 2 of a\.csv; 2 such lines\)\. No line has as many fields as the first\. Give the first line a name for each column\.$"),
+    "ratings in words": ("a.csv", b"user,item,rating\n1,2,good\n2,2,bad\n", r"rating must be a number, got 'good'.*No line can be read\. Name the right columns: columns="),
     "too few fields": ("a.csv", b"user,item,rating,title\nann,x,4,Heat\nbob,x,5\n", r"must have 4 fields, as the first one has, got 3 in 'bob,x,5' \(line 3"),
     "excel": ("r.xlsx", zipped(xl=b"", **{"[Content_Types]__xml": b""}), r"Excel workbook.*as CSV"),
     "old excel": ("r.xls", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(99), r"Excel workbook.*as CSV"),
@@ -83,7 +85,7 @@ REFUSED = {
     "sqlite": ("r.db", b"SQLite format 3\0" + bytes(99), r"SQLite database.*Ratings\.from_frame"),
     "pickle": ("r.pkl", b"\x80\x04\x95" + bytes(99), r"pickle.*never unpickles"),
     "tar": ("r.tar.gz", gzip.compress(b"a.csv".ljust(257, b"\0") + b"ustar" + bytes(250)), r"tar archive\b.*Extract"),
-    "dates in words": ("r.csv", b"user,item,rating,date\nann,x,5,Sept 6\nbob,x,3,May 5\n", r"timestamp must be a number of seconds or a date such as 2005-09-06, got 'Sept 6' \(line 2.*columns="),
+    "dates in words": ("r.csv", b"user,item,rating,date\nann,x,5,Sept 6\nbob,x,3,May 5\n", r"timestamp must be a number of seconds or a date such as 2005-09-06, got 'Sept 6' \(line 2.*Write dates as 2005-09-06, or read no timestamps: columns="),
     "a bomb": ("r.gz", gzip.compress(bytes(40_000_000)), r"unpacks to more than 250 times its size"),
 }  # fmt: skip
 

@@ -58,12 +58,14 @@ def read_text(
         begin = end if has_header else start
     above = text.count(b"\n", 0, begin)
     mistakes: Mistakes = {}
+    n_good = 0
     while True:
         try:
             table = _native.read_text(text, begin, sep, *layout, ids == "text", threads_for(len(text)))
         except UnicodeDecodeError:
             raise not_utf8(file) from None
         found: Mistakes = table["mistakes"]
+        n_good += len(table["user"])
         rest = b""
         if "open_quote" in found and not last:  # it may be closed in the next stretch
             rest = _from_line(text, begin, found["open_quote"][1])
@@ -73,7 +75,7 @@ def read_text(
             before, *first_seen = mistakes.get(kind, (0, line + above, what, fields))
             mistakes[kind] = (before + count, *first_seen)  # type: ignore[assignment]
         if "open_quote" in found:
-            check_lines(mistakes, file.name, 0, above + text.rstrip().count(b"\n", begin) + 1, on_bad, layout)
+            check_lines(mistakes, file.name, 0, above + text.rstrip().count(b"\n", begin) + 1, on_bad, layout, n_good)
         if on_bad == "skip" or not mistakes:
             skipped = sum(mistake[0] for mistake in found.values())
             if objects:
@@ -89,7 +91,7 @@ def read_text(
             following = objects.convert(following)
             layout = objects.layout()  # known from the first object on
         text = rest + following
-    check_lines(mistakes, file.name, 0, 0, on_bad, layout)
+    check_lines(mistakes, file.name, 0, 0, on_bad, layout, n_good)
 
 
 def _from_line(text: bytes, begin: int, line: int) -> bytes:
