@@ -45,7 +45,8 @@ class Desk:
 
     async def run(self, function: Callable[..., Any], *given: Any) -> Any:
         """Return what a function returns in a thread: for what would hold up the event loop."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, function, *given)
+        self._admit()
+        return await self._wait_for(asyncio.get_running_loop().run_in_executor(self._threads, function, *given))
 
     async def explain(
         self, answer: Callable[..., Any], key: Hashable | None, question: Any, wait_until_gone: Callable[[], Any]
