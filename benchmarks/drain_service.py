@@ -86,8 +86,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "model.starcast")
         tiny().save(file)
-        rounds = [drain_under_load(file, args.workers, args.clients) for _ in range(args.rounds)]
-    times, wrong = sorted(seconds for seconds, _ in rounds), [line for _, lines in rounds for line in lines]
+        times, wrong = [], list[str]()
+        for place in range(args.rounds):
+            seconds, lines = drain_under_load(file, args.workers, args.clients)
+            print(f"round {place + 1}: {seconds:.2f} s", *lines, flush=True)
+            times.append(seconds)
+            wrong += lines
+    times.sort()
     print(f"{len(times)} rounds: median {times[len(times) // 2]:.2f} s, slowest {times[-1]:.2f} s; wrong: {len(wrong)}")
     print("\n".join(wrong[:20]))
     sys.exit(bool(wrong))
