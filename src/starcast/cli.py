@@ -69,7 +69,7 @@ from starcast.reproduction import (
 from starcast.scale_commands import Engine, State, Workers, losses_told, make_engine, open_shards, recommend, shards
 from starcast.search import METHODS, search
 from starcast.serve_command import serve
-from starcast.sound_report import reproduce_soundly, sound_table
+from starcast.sound_report import reproduce_soundly, sound_facts, sound_table
 from starcast.spaces import paper_space, read_space
 from starcast.streams import flush_output, prepare_streams, visible
 from starcast.terminal import (
@@ -389,9 +389,11 @@ def reproduce_command(
     """
     if choose("protocol", protocol, ["paper", "sound"]) == "sound":
         with err.status("starting") as status:
-            sound = reproduce_soundly(dataset, folder, on_progress=status.update)
-        told = {name: getattr(sound, name).rows for name in ("overall", "differences", "settings")}
-        return show(told, sound_table(sound), as_json)
+            sound = {
+                name: reproduce_soundly(name, folder, on_progress=status.update) for name in parse_datasets(dataset)
+            }
+        told = {name: sound_facts(found) for name, found in sound.items()}
+        return show(told.get(dataset, told), Group(*(sound_table(found) for found in sound.values())), as_json)
     runs = [
         Run(name, folder, tuple(models.split(",")), compare, jobs, limit, device) for name in parse_datasets(dataset)
     ]

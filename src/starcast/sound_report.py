@@ -110,6 +110,11 @@ def sound_table(found: Sound) -> Group:
     return Group(*tables, Text(), _settings_table(found))
 
 
+def sound_facts(found: Sound) -> dict[str, Any]:
+    """Return the same for programs."""
+    return {name: getattr(found, name).rows for name in ("overall", "differences", "settings")}
+
+
 def references(found: Sound) -> list[str]:
     """Return the models that all others are compared with: those of the paper's title, else the first."""
     models = list(dict.fromkeys(found.overall["model"]))

@@ -233,3 +233,12 @@ def test_the_report_of_the_sound_protocol_has_differences_and_settings(monkeypat
     text = " ".join(console.file.getvalue().split())
     assert "Less item frequencies" in text
     assert "12: shrinkage: 1," in text
+
+
+def test_the_command_runs_the_sound_protocol_on_several_data_sets(monkeypatch, run, tmp_path):
+    found = sound.Sound(*(sc.Results([{"model": "x", "calibrated": False}]) for _ in range(4)))
+    monkeypatch.setattr(cli, "reproduce_soundly", lambda name, folder, on_progress: found)
+    monkeypatch.setattr(cli, "sound_table", lambda found: "")
+    told = json.loads(run("reproduce", "filmtrust,ml-100k", "--protocol", "sound", "--out", tmp_path))
+    assert list(told) == ["filmtrust", "ml-100k"]
+    assert list(told["filmtrust"]) == ["overall", "differences", "settings"]
