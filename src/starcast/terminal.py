@@ -121,7 +121,8 @@ def forecast_table(
 
 def recommendation_table(rows: Sequence[dict[str, Any]], width: int = 80) -> Table:
     """Return recommendations as a table; the user is told once a list."""
-    users = ["" if at and row["user"] == rows[at - 1]["user"] else row["user"] for at, row in enumerate(rows)]
+    told = [row["user"] if row.get("known", True) else f"{row['user']} (unknown)" for row in rows]
+    users = ["" if at and user == told[at - 1] else user for at, user in enumerate(told)]
     columns = _columns(users, [row["item"] for row in rows], [row.get("title") or "" for row in rows])
     user = {"user": columns.pop("user")}
     figures = {"forecast": 8, "mean": 4, "reliable": 8}

@@ -23,7 +23,7 @@ def run(monkeypatch, capsys):
 
     def command(*words, stdout=None, stdin=None, width=80):
         monkeypatch.setattr(sys, "argv", ["starcast", *map(str, words)])
-        monkeypatch.setenv("COLUMNS", str(width))
+        monkeypatch.setattr(cli.out, "_width", width)  # a console takes COLUMNS from where it was made, a test process
         with monkeypatch.context() as patch:
             if stdout is not None:
                 patch.setattr(sys, "stdout", stdout)
@@ -179,6 +179,8 @@ def test_the_scale_can_be_given_where_an_error_asks_for_it(run, tmp_path):
     mistake(run("fit", file, "-m", "item", "-o", model), "--scores LOW..HIGH")
     assert run("fit", file, "-m", "item", "-o", model, "--scores", "0.5..5:0.5")[0] == 0
     assert sc.load(model).scores_.tolist() == [k / 2 for k in range(1, 11)]
+    assert run("fit", file, "-m", "item", "-o", model, "--scores", "-5..5")[0] == 0
+    assert len(sc.load(model).scores_) == 11
     for scale in ("5..1", "1..5:0", "a..b", "1..nan", "1..5:0.3", "0..1:1e-9", "x,y"):
         mistake(run("fit", file, "-m", "item", "-o", model, "--scores", scale), "a scale must be a range", repr(scale))
 
@@ -345,3 +347,9 @@ def test_a_fit_says_beforehand_what_it_will_take(run, files, tmp_path):
     assert first.startswith("ResBeMF will take a file of about")
     assert "memory" in first
     assert json.loads(text)["bytes"] == (tmp_path / "m").stat().st_size
+
+
+def test_a_list_for_an_unknown_user_says_so(run, files):
+    text = run("recommend", files / "m.starcast", 1, 4711, "-n", 2)[1]
+    assert [line.split()[0] for line in text.splitlines() if line[0] != " "] == ["user", "1", "4711"]
+    assert "4711 (unknown)" in text
