@@ -19,12 +19,13 @@ export PIP_BUILD_CONSTRAINT := constraints.txt
 NATIVE := CMakeLists.txt pyproject.toml $(wildcard native/* native/*/*)
 PACKAGES := $(wildcard src/starcast/*/__init__.py)  # an editable install knows each by its path
 
-.PHONY: demo test coverage covered torch lint workflows format wheel versions mutants bench peers docs figures clean help
+.PHONY: demo test coverage covered sanitize torch lint workflows format wheel versions mutants bench peers docs figures clean help
 
 help:
 	@echo "make demo   fit, compare and forecast on embedded data; writes a report page"
 	@echo "make test   all tests, on all cores; JOBS=0 runs them in one process"
 	@echo "make coverage  all tests, and which lines of Python they reach"
+	@echo "make sanitize  the native core under the address, undefined-behaviour and thread sanitizers of GCC"
 	@echo "make mutants   breaks metrics, splits and fronts in every way it knows, and sees whether the tests notice"
 	@echo "make torch  PyTorch for the neural models, whose tests run then, too"
 	@echo "make lint   ruff, mypy, spelling, the architecture"
@@ -52,6 +53,20 @@ coverage: $(VENV)/.torch
 covered: $(VENV)/.test
 	@$(BIN)/python -m coverage combine -q --keep
 	@$(BIN)/python -m coverage report
+
+# A native core of its own for each, in build/sanitize-*; the module in $(VENV) stays as it is. Fails at the first report.
+sanitize: build/sanitize-address/.built build/sanitize-thread/.built
+	@$(BIN)/python tests/sanitize.py address
+	@$(BIN)/python tests/sanitize.py thread
+
+build/sanitize-address/.built: SANITIZERS := address,undefined
+build/sanitize-thread/.built: SANITIZERS := thread
+build/sanitize-%/.built: $(NATIVE) | $(VENV)/.test
+	@echo "» building the native core with -fsanitize=$(SANITIZERS) (a C++ compiler is at work)"
+	@rm -rf $(@D)/site
+	@$(PIP) install --no-deps --target $(@D)/site -Cbuild-dir=$(@D)/cmake -Ccmake.build-type=Sanitize \
+	  -Cinstall.strip=false -Ccmake.define.STARCAST_SANITIZE=$(SANITIZERS) .
+	@touch $@
 
 mutants: $(VENV)/.test
 	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python tests/mutants.py

@@ -101,7 +101,8 @@ THREADS = (1, 2, 3, 7)
 
 
 def read(text, sep, columns, n_threads):
-    table = _native.read_text(text, 0, sep, *columns, n_threads)
+    least, most = max(columns) + 1, 1000  # fields of a line
+    table = _native.read_text(text, 0, sep, *columns, least, most, False, n_threads)
     return {key: value.tolist() if isinstance(value, np.ndarray) else value for key, value in table.items()}
 
 
