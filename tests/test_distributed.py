@@ -473,7 +473,9 @@ def test_a_checkpoint_that_lacks_a_part_is_told_and_other_files_stay(cluster, ta
 
 @pytest.mark.parametrize("engine", [2, sc.RayEngine])
 def test_an_engine_is_an_engine(table, engine):
-    with pytest.raises(sc.ParameterError, match=r'engine must be "ray" or a RayEngine, such as RayEngine\(workers=2\), got'):
+    with pytest.raises(
+        sc.ParameterError, match=r'engine must be "ray" or a RayEngine, such as RayEngine\(workers=2\), got'
+    ):
         sc.ResBeMF().fit(table, engine=engine)
 
 

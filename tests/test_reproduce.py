@@ -117,13 +117,12 @@ def test_the_exact_update_forecasts_better(data_folder, dataset, bar):
 @pytest.mark.data
 @pytest.mark.slow
 def test_no_setting_of_the_papers_grid_diverges_with_the_exact_update(data_folder):
-    # 500 settings in the paper; the exact update has no learning rate, which leaves 100.
+    # 500 settings in the paper; the exact update has no learning rate, and fewer rounds are the beginning of more.
     train, test = sc.benchmark_split(sc.load_dataset("ml-100k"))
     for n_factors in (2, 4, 6, 8, 10):
         for regularization in (0.01, 0.05, 0.10, 0.15, 0.20):
-            for n_iters in (25, 50, 75, 100):
-                params = {"n_factors": n_factors, "regularization": regularization, "n_iters": n_iters}
-                model = make_model("resbemf", params | {"tolerance": 0, "random_state": 0}).fit(train)
-                assert np.isfinite(model.history_).all()
-                assert (np.diff(model.history_) >= -1e-7 * len(train)).all()
-                assert np.isfinite(model.predict_proba(test.users[test.user], test.items[test.item]).probs).all()
+            params = {"n_factors": n_factors, "regularization": regularization, "n_iters": 100}
+            model = make_model("resbemf", params | {"tolerance": 0, "random_state": 0}).fit(train)
+            assert np.isfinite(model.history_).all()
+            assert (np.diff(model.history_) >= -1e-7 * len(train)).all()
+            assert np.isfinite(model.predict_proba(test.users[test.user], test.items[test.item]).probs).all()

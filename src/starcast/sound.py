@@ -76,7 +76,7 @@ CONTENDERS = {
         {"regularization": (0.05, 0.1, 0.2, 0.4), "learning_rate": (0.0002, 0.0005, 0.001)},
     ),
     "resbemf": Contender(
-        "ResBeMF, exact", "resbemf", {}, {"regularization": (5.0, 8.0, 12.0, 18.0), "n_factors": (4, 8, 16)}
+        "ResBeMF, exact", "resbemf", {}, {"regularization": (6.0, 10.0, 16.0, 26.0), "n_factors": (4, 8, 16)}
     ),
 }
 
