@@ -16,11 +16,11 @@ ROOT = Path(__file__).parents[1]
 TESTS = {
     "address": [
         "tests/kernels", "tests/test_native.py", "tests/test_io.py", "tests/test_modelfile.py", "tests/test_ordinal_kernels.py",
-        "tests/test_ascent.py", "tests/test_lists.py", "tests/hostile/test_fuzz_reader.py",
+        "tests/test_ascent.py", "tests/test_ranking.py", "tests/hostile/test_fuzz_reader.py",
         "tests/hostile/test_fuzz_modelfile.py", "tests/regressions/test_native_core.py",
     ],
     "thread": [
-        "tests/kernels", "tests/test_native.py", "tests/test_ordinal_kernels.py", "tests/test_lists.py", "tests/test_io.py",
+        "tests/kernels", "tests/test_native.py", "tests/test_ordinal_kernels.py", "tests/test_ranking.py", "tests/test_io.py",
     ],
 }  # fmt: skip
 # Other instruction sets have a run of their own here; threads matter to some tests only.
