@@ -60,7 +60,7 @@ def as_column(values: object, what: str) -> Array:
     if isinstance(values, (str, int, np.integer)) and not isinstance(values, bool):
         values = [values]
     if hasattr(values, "to_numpy"):
-        values = column_values(values)
+        values = exact_values(values, what)
     return values if isinstance(values, np.ndarray) else _array_of(values, what)
 
 
@@ -100,6 +100,26 @@ def column_values(column: Any) -> Array:
         return np.asarray(column.to_numpy())
     except ValueError:
         return np.asarray(column.to_numpy(zero_copy_only=False))
+
+
+def exact_values(column: Any, what: str) -> Array:
+    """Return a column of a data frame as an array; integers beside missing values as objects.
+
+    NumPy has no missing integers, and floats in their place would be other numbers from 2**53 on.
+    """
+    import narwhals as nw
+
+    series = nw.from_native(column, allow_series=True, pass_through=True)
+    if isinstance(series, nw.Series):
+        dtype, gaps, values = str(series.dtype), series.null_count(), series.to_list
+    else:  # an array of PyArrow, which Narwhals takes in a table only, or an index of pandas
+        dtype, gaps = str(getattr(column, "type", "")), getattr(column, "null_count", 0)
+        values = getattr(column, "to_pylist", column.to_numpy)
+    if dtype in ("Int128", "UInt128"):
+        raise DataError(f"{what} must fit in 64 signed bits, got a column of {dtype}. Cast it to Int64 or to text.")
+    if gaps and dtype.lower().removeprefix("u").startswith("int"):
+        return np.array(values(), object)
+    return column_values(column)
 
 
 def _array_of(values: object, what: str) -> Array:

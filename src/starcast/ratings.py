@@ -158,7 +158,8 @@ class Ratings:
         """
         table = read_columns(frame)
         positions = column_positions(table.columns, columns, "the frame")
-        user, item, value = (table[:, at].to_numpy() for at in positions[:3])
+        user, item = as_column(table[:, positions[0]], "users"), as_column(table[:, positions[1]], "items")
+        value = table[:, positions[2]].to_numpy()
         time = [as_times(table[:, at].to_native()) for at in positions[3:]]
         if time:
             options.setdefault("timestamps", time[0])

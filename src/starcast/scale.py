@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from starcast import _native
 from starcast.errors import DataError, plural
-from starcast.names import column_values, plain
+from starcast.names import column_values, exact_values, plain
 
 Floats = npt.NDArray[np.float64]
 MOST_SCORES = 127
@@ -44,16 +44,21 @@ def _without_noise(scale: Floats) -> Floats:
     if len(scale) > 10 * MOST_SCORES:  # a continuous scale, not a noisy one
         return scale
     with np.errstate(over="ignore"):
-        near = np.diff(scale) <= _noise(scale)
+        near = np.diff(scale) <= _noise(np.maximum(np.abs(scale[1:]), np.abs(scale[:-1])), scale)
     if not near.any():
         return scale
     groups = np.split(scale, np.flatnonzero(~near) + 1)
     return np.array([min(group.tolist(), key=lambda score: len(repr(score))) for group in groups])
 
 
-def _noise(scale: Floats) -> float:
-    """Return the difference that the rounding of single precision makes."""
-    return 1e-7 * max(abs(float(scale[0])), abs(float(scale[-1])))
+def _noise(scores: Floats, scale: Floats) -> Floats:
+    """Return the difference that the rounding of single precision makes at each score.
+
+    It goes by the score, not by the largest one: an outlier must not make one of all the others. At 0, where sums that
+    should be 0 are not, it is that of 1, or of the largest score if that is less.
+    """
+    floor = min(1.0, float(np.abs(scale).max()))
+    return np.asarray(1e-7 * np.maximum(np.abs(scores), floor))
 
 
 def _coarser(scale: Floats) -> str:
@@ -86,7 +91,7 @@ def _place_between(
 ) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:
     lower = np.maximum(upper - 1, 0)
     code = np.where(values - scale[lower] <= scale[upper] - values, lower, upper)
-    good = np.abs(values - scale[code]) <= _noise(scale)
+    good = np.abs(values - scale[code]) <= _noise(scale[code], scale)
     if rule == "nearest":  # what lies beyond the ends by more than half a step is no rating on this scale
         good |= (values >= 1.5 * scale[0] - 0.5 * scale[1]) & (values <= 1.5 * scale[-1] - 0.5 * scale[-2])
     return code, ~good
@@ -183,7 +188,7 @@ def as_times(timestamps: object) -> npt.NDArray[Any]:
     if getattr(getattr(timestamps, "dtype", None), "tz", None) is not None:  # pandas would give objects
         return np.asarray(timestamps.to_numpy("datetime64[us]"))  # type: ignore[attr-defined]
     if hasattr(timestamps, "to_numpy"):
-        return column_values(timestamps)
+        return exact_values(timestamps, "timestamps")
     try:
         times = timestamps if isinstance(timestamps, np.ndarray) else np.asarray(timestamps, None)
     except ValueError:  # lists of different lengths

@@ -422,3 +422,58 @@ def test_a_file_of_many_values_is_not_taken_for_a_noisy_scale():
     values = np.linspace(0, 1, 5000)
     with pytest.raises(sc.DataError, match=r"at most 127 scores, got 5,000"):
         sc.Ratings.from_arrays(np.arange(5000), np.zeros(5000, int), values)
+
+
+# Scales with an outlier, and large ids.
+
+
+def test_an_outlier_leaves_the_other_ratings_alone():
+    ratings = sc.Ratings.from_arrays([1, 2, 3, 4], [1, 2, 3, 4], [1, 2, 3, 1e8])
+    assert ratings.values.tolist() == [1, 2, 3, 1e8]
+    assert sc.Ratings.from_arrays([1, 2, 3], [1, 2, 3], [1, 2, 1e300]).scores.tolist() == [1, 2, 1e300]
+    with pytest.raises(sc.DataError, match=r"got 1\.05"):
+        sc.Ratings.from_arrays([1, 2], [1, 2], [1.05, 5], scores=[1, 2, 5, 1e6])
+
+
+def test_rounding_is_forgiven_at_every_score_and_at_0():
+    noisy = [0.1 + 0.2, 0.3, 0.1 + 0.2 - 0.3, 0, -1e-17, float(np.float32(4.1)), 4.1, 1e6]
+    ratings = sc.Ratings.from_arrays(np.arange(8), np.zeros(8, int), noisy)
+    assert ratings.scores.tolist() == [0, 0.3, 4.1, 1e6]
+    on = sc.Ratings.from_arrays(np.arange(8), np.zeros(8, int), noisy, scores=[0, 0.3, 4.1, 1e6])
+    assert on.values.tolist() == ratings.values.tolist()
+    assert sc.Ratings.from_arrays([1, 2], [1, 2], [1e-12, 2e-12]).scores.tolist() == [1e-12, 2e-12]
+
+
+LARGE = [2**60 + 1, 2**60 + 2, 2**53 - 1, 2**53 + 1, None]
+WITH_GAPS = {"polars": pl.DataFrame, "arrow": pa.table, "pandas": pd.DataFrame}
+
+
+@pytest.mark.parametrize("kind", WITH_GAPS)
+def test_a_missing_id_leaves_large_ids_alone(kind):
+    columns = {"user": LARGE, "item": [1, 2, 3, 4, 4], "rating": [1, 2, 3, 4, 5], "time": [7, 7, 7, 7, None]}
+    if kind == "pandas":
+        columns |= {name: pd.array(columns[name], "Int64") for name in ("user", "time")}
+    frame = WITH_GAPS[kind](columns)
+    ratings = sc.Ratings.from_frame(frame, on_bad="skip")
+    assert ratings.users.tolist() == LARGE[:4]
+    assert ratings.timestamps.tolist() == [7] * 4
+    assert ratings.n_skipped == 1
+    with pytest.raises(sc.DataError, match=r"users must not be missing, but 1 of 5 are"):
+        sc.Ratings.from_frame(frame)
+    lone = sc.Ratings.from_arrays(frame["user"], frame["item"], frame["rating"], on_bad="skip")
+    assert lone.users.tolist() == LARGE[:4]
+
+
+def test_a_missing_id_in_parquet_leaves_large_ids_alone(tmp_path):
+    path = tmp_path / "r.parquet"
+    pl.DataFrame({"user": LARGE, "item": [1, 2, 3, 4, 4], "rating": [1, 2, 3, 4, 5]}).write_parquet(path)
+    ratings = sc.read_ratings(path, on_bad="skip")
+    assert ratings.users.tolist() == LARGE[:4]
+    assert sc.cut_ratings(path, tmp_path / "cut", on_bad="skip").digest == ratings.digest()
+    assert sc.Ratings.from_arrays(pa.array(LARGE), [1] * 5, [1, 2, 3, 4, 5], on_bad="skip").users.tolist() == LARGE[:4]
+
+
+def test_ids_of_128_bits_are_refused():
+    frame = pl.DataFrame({"user": pl.Series([1, 2], dtype=pl.Int128), "item": [1, 2], "rating": [1, 2]})
+    with pytest.raises(sc.DataError, match=r"users must fit in 64 signed bits, got a column of Int128"):
+        sc.Ratings.from_frame(frame)

@@ -14,9 +14,9 @@ from starcast.columns import column_positions
 from starcast.distributed.texts import read_text
 from starcast.errors import DataError, FileError, FileFormatError, ParameterError, choose
 from starcast.io import check_separator, reading
-from starcast.names import Array, Codes, strings
+from starcast.names import Array, Codes, as_column, strings
 from starcast.ratings import columns_of
-from starcast.scale import make_scale, off_scale, place_on
+from starcast.scale import as_times, make_scale, off_scale, place_on
 
 if TYPE_CHECKING:
     import polars as pl
@@ -177,7 +177,9 @@ def _read_frame(frame: "pl.LazyFrame", name: str, how: Reading) -> Iterator[Bloc
 
 
 def _coded(frame: "pl.DataFrame", scale: npt.NDArray[np.float64] | None, how: Reading) -> Block:
-    table = columns_of([column.to_numpy() for column in frame], how.on_bad, how.ids)
+    user, item, value, *time = frame
+    columns = [as_column(user, "users"), as_column(item, "items"), value.to_numpy(), *map(as_times, time)]
+    table = columns_of(columns, how.on_bad, how.ids)
     values, score = np.unique(table.values, return_inverse=True)
     off = np.zeros(len(values), bool) if scale is None else place_on(values, scale, how.off_scale)[1]
     if scale is not None and off.any():
