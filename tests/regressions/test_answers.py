@@ -1,5 +1,6 @@
 """Answers of models: sums, index and kind of frames, unknown names, long scales, scikit-learn's conventions."""
 
+import copy
 import math
 
 import numpy as np
@@ -291,3 +292,29 @@ def test_pairs_in_a_frame_are_fitted_by_the_names_of_its_columns(ratings, fitted
     for wrong, y in ((plain[["a"]], [1.0]), (np.zeros((2, 3), int), [1, 2]), ([1, 2], [1, 2]), (ratings, [1])):
         with pytest.raises(DataError, match=r"X must have two columns|fit takes Ratings alone"):
             sc.NaiveBayes().fit(wrong, y)
+
+
+def test_a_folded_in_model_gives_newcomers_the_same_lists_after_a_copy(fitted, tmp_path):
+    model = fitted[sc.BiasedMF]
+    wanted = model.recommend([999_999], n=5)
+    one = model.fold_in(sc.Ratings.from_arrays([7], [int(model.items_[0])], [model.scores_[0]], scores=model.scores_))
+    one.save(tmp_path / "one")
+    loaded = sc.load(tmp_path / "one")
+    loaded.save(tmp_path / "again")
+    for same in (one, loaded, copy.deepcopy(one), sc.load(tmp_path / "again"), copy.deepcopy(loaded)):
+        assert same.recommend([999_999], n=5).equals(wanted)
+    assert not hasattr(copy.deepcopy(model), "item_scores_")
+
+
+def test_folded_in_ratings_of_all_items_do_not_pass_for_those_of_the_fit(ratings, fitted):
+    model = fitted[sc.BiasedMF]
+    turned = sc.Ratings.from_arrays(
+        ratings.users[ratings.user],
+        ratings.items[ratings.item],
+        ratings.scores[::-1][ratings.score],
+        scores=ratings.scores,
+    )
+    folded = copy.deepcopy(model.fold_in(turned))
+    assert folded.recommend([999_999], n=5).equals(model.recommend([999_999], n=5))
+    with pytest.raises(DataError, match="a model that fold_in made"):
+        folded.partial_fit(turned)

@@ -53,7 +53,11 @@ MODELS: dict[str, type[Model]] = {
     "mwgp": MWGP,
 }
 
-LATER = {"seen_scores_": np.int8, "item_counts_": np.int64}  # not in files of the first versions
+LATER = {
+    "seen_scores_": np.int8,
+    "item_counts_": np.int64,
+    "item_scores_": np.int64,
+}  # not in files of the first versions
 LEAST_PRIOR = 1e-15  # models divide by the prior; no table is long enough for a score to be rarer
 
 
@@ -137,6 +141,7 @@ def _check_learnt(path: object, cls: type[Model], learnt: dict[str, Any], arrays
     modelfile.require(((seen >= 0) & (seen < sizes["items"])).all(), path, "an item code lies outside the items")
     given = arrays.get("seen_scores_", np.zeros(1, np.int8))
     modelfile.require(((given >= 0) & (given < len(scale))).all(), path, "a score code lies outside the scale")
+    modelfile.require((arrays.get("item_scores_", given) >= 0).all(), path, "item_scores_ holds no counts")
     sound = "calibration_" not in arrays or recalibration.is_sound(arrays["calibration_"])
     modelfile.require(sound, path, "calibration_ is no calibration")
     titles = arrays.get("titles_", learnt.get("titles_"))

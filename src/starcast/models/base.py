@@ -60,7 +60,10 @@ class Model(Parametrized):
         "users_": "users", "items_": "items", "scores_": "scores", "prior_": "scores", "seen_start_": "users+1",
         "seen_items_": "ratings", "seen_scores_": "ratings", "item_counts_": "items",
     }  # fmt: skip
-    OPTIONAL: ClassVar[dict[str, str]] = {"calibration_": "maps scores", "calibration_gain_": ""}  # after calibrate
+    OPTIONAL: ClassVar[dict[str, str]] = {
+        "calibration_": "maps scores", "calibration_gain_": "",  # after calibrate
+        "item_scores_": "items scores",  # in a file or copy of what fold_in made
+    }  # fmt: skip
 
     users_: Array
     items_: Array
@@ -72,6 +75,7 @@ class Model(Parametrized):
     seen_scores_: npt.NDArray[np.int8]
     item_counts_: npt.NDArray[np.int64]
     digest_: str
+    item_scores_: npt.NDArray[np.int64]
     calibration_: npt.NDArray[np.float64]
     calibration_gain_: float
     n_left_out: int = 0  # of the ratings that this model was folded in from
@@ -241,7 +245,7 @@ class Model(Parametrized):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to one safe file; :func:`starcast.load` reads it back."""
         self._check_fitted()
-        learnt = {name: value for name, value in vars(self).items() if name.endswith("_")}
+        learnt = self._learnt()
         arrays = {name: value for name, value in learnt.items() if isinstance(value, np.ndarray)}
         values = {name: value for name, value in learnt.items() if name not in arrays}
         wild = [name for name, value in arrays.items() if value.dtype.kind == "f" and not np.isfinite(value).all()]
@@ -265,8 +269,7 @@ class Model(Parametrized):
 
     def __getstate__(self) -> dict[str, Any]:
         """Return parameters and what was learnt; look-ups and the kernels' copies are made anew where it arrives."""
-        learnt = {name: value for name, value in vars(self).items() if name.endswith("_")}
-        return self.get_params() | learnt | {"n_left_out": self.n_left_out}
+        return self.get_params() | self._learnt() | {"n_left_out": self.n_left_out}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -315,14 +318,30 @@ class Model(Parametrized):
     def _newcomer_proba(self, item: Codes) -> Floats:
         r"""Return the probabilities of known items for a user without ratings: here the score frequencies of each item,
         shrunk towards those of the table, :math:`(n_{is} + \kappa \pi_s) / (n_i + \kappa)`."""
-        n_scores = len(self.scores_)
-        items, scores = self._item_ratings
-        if scores is None or len(items) != self.item_counts_.sum():  # an old file, or a copy of what fold_in made
+        counts = self._count_item_scores()
+        if counts is None:
             return np.tile(self.prior_, (len(item), 1))
-        cell = items.astype(np.int64) * n_scores + scores
-        counts = np.bincount(cell, minlength=len(self.items_) * n_scores).reshape(-1, n_scores)[item]
-        weights = counts + NEWCOMER_SHRINKAGE * self.prior_
+        weights = counts[item] + NEWCOMER_SHRINKAGE * self.prior_
         return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+
+    def _count_item_scores(self) -> npt.NDArray[np.int64] | None:
+        """Return how often each item got each score in training; None where a file of an earlier version does not
+        tell."""
+        if hasattr(self, "item_scores_"):
+            return self.item_scores_
+        items, scores = self._item_ratings
+        if scores is None or not np.array_equal(np.bincount(items, minlength=len(self.items_)), self.item_counts_):
+            return None
+        shape = len(self.items_), len(self.scores_)
+        return np.bincount(items.astype(np.int64) * shape[1] + scores, minlength=shape[0] * shape[1]).reshape(shape)
+
+    def _learnt(self) -> dict[str, Any]:
+        """Return what a file or a copy of the model holds beside its parameters."""
+        learnt = {name: value for name, value in vars(self).items() if name.endswith("_")}
+        if self.is_fitted and self._item_ratings[0] is not self.seen_items_:  # fold_in made it: its items know more
+            counts = self._count_item_scores()
+            learnt |= {} if counts is None else {"item_scores_": counts}
+        return learnt
 
     def _index_users(self) -> None:
         """Prepare the look-up of users and whatever `_proba` wants of their rows; runs once these are there or new."""

@@ -90,7 +90,8 @@ def seen_ratings(model: "Model", what: str) -> Ratings:
 
 def knows_all(model: "Model") -> bool:
     """Tell whether the model has all ratings that its items were learnt from; one that fold_in made has not."""
-    return np.array_equal(np.bincount(model.seen_items_, minlength=len(model.items_)), model.item_counts_)
+    counts = np.bincount(model.seen_items_, minlength=len(model.items_))
+    return not hasattr(model, "item_scores_") and np.array_equal(counts, model.item_counts_)
 
 
 def check_scores_seen(model: "Model", what: str) -> None:
