@@ -5,8 +5,11 @@ set(STARCAST_NATIVE_DIR ${CMAKE_CURRENT_LIST_DIR})
 function(starcast_add_kernels target)
   find_package(Threads REQUIRED)
   set(common ${STARCAST_OPTIMIZE} -ffp-contract=fast -fno-math-errno -fno-trapping-math -fvisibility=hidden -Wno-psabi -Wno-ignored-attributes)
-  if(STARCAST_SANITIZE) # with checks of every sum the kernels take GCC more than five minutes
-    list(APPEND common -fno-sanitize=undefined)
+  if(STARCAST_SANITIZE) # checks of every sum, or inline ones of every access, take GCC more than five minutes
+    list(APPEND common -g1 -fno-sanitize=undefined)
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+      list(APPEND common "SHELL:--param asan-instrumentation-with-call-threshold=0")
+    endif()
   endif()
   set(sets baseline)
   # Windows stays at the baseline: what __builtin_cpu_supports calls is not linked with Clang there.
