@@ -7,7 +7,7 @@ PEERS := .venv-peers
 JOBS ?= logical
 SUITE := tests/test_ratings.py tests/test_io.py tests/test_contract.py tests/test_modelfile.py tests/test_cli.py \
   tests/test_evaluate.py tests/test_search.py tests/test_plots.py tests/test_serve.py tests/test_ray_data.py
-SUITE_NEEDS := pytest pytest-xdist hypothesis httpx pandas psutil pyarrow scipy "duckdb<2"
+SUITE_NEEDS := "pytest<9.2" pytest-xdist hypothesis httpx pandas psutil pyarrow scipy "duckdb<2"
 PARTS := rounds roofline scaling jobs memory start paper
 BIN := $(VENV)/bin
 CODE := src tests benchmarks docs examples native

@@ -209,7 +209,7 @@ def test_threads_do_not_change_bits(n_scores, ranks):
     [
         ({"ranks": np.array([3, 4, 0, 0], np.int32)}, "multiples of 4"),
         ({"ranks": np.array([4, 4, 4, 0], np.int32)}, "0 but for the first two"),
-        ({"base": np.zeros(4, np.float32)}, "basis must be"),
+        ({"base": np.zeros(4, np.float32)}, "basis must have"),
         ({"features": [np.zeros((3, 3), np.float32)] * 2}, "one per row"),
     ],
 )

@@ -210,7 +210,7 @@ def test_a_client_that_has_said_all_gets_every_response(listen):
         assert read_all(client).count(b"HTTP/1.1 200 OK\r\n") == 500
 
 
-@pytest.mark.parametrize("rest", [b"nonsense\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n", b"GET / HTTP/2.0\r\nHost: a\r\n\r\n", b"GET bad HTTP/1.1\r\nHost: a\r\n\r\n", HEAD + b"X: " + b"x" * 70_000])  # fmt: skip
+@pytest.mark.parametrize("rest", [b"nonsense\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n", b"GET / HTTP/2.0\r\nHost: a\r\n\r\n", b"GET bad HTTP/1.1\r\nHost: a\r\n\r\n", HEAD + b"X: " + b"x" * 70_000], ids=["nonsense", "no host", "version", "address", "length"])  # fmt: skip
 def test_a_refusal_comes_after_the_responses_before_it(listen, rest):
     server = listen(echo)
     heard = server.exchange((HEAD + b"\r\n") * 20 + rest)
@@ -264,9 +264,10 @@ def test_a_client_that_does_not_read_is_cut_off(listen):
 
 
 def test_idle_connections_make_room_the_oldest_first_and_busy_ones_stay(listen):
-    go = threading.Event()
+    go, begun = threading.Event(), threading.Event()
 
     async def slow(scope, receive, send):
+        begun.set()
         while not go.is_set():
             await asyncio.sleep(0.01)
         await responding(b"done")(scope, receive, send)
@@ -276,7 +277,7 @@ def test_idle_connections_make_room_the_oldest_first_and_busy_ones_stay(listen):
         busy, idle, half = (stack.enter_context(server.connect()) for _ in range(3))
         busy.sendall(LAST)
         half.sendall(b"GET /")
-        time.sleep(0.3)
+        assert begun.wait(60)
         others = [stack.enter_context(server.connect()) for _ in range(2)]
         for other in others:
             other.sendall(LAST)
@@ -289,7 +290,8 @@ def test_idle_connections_make_room_the_oldest_first_and_busy_ones_stay(listen):
             assert read_all(client).endswith(b"done")
 
 
-def test_a_server_that_drains_answers_what_has_begun_and_closes(listen):
+def test_a_server_that_drains_answers_what_has_begun_and_closes(listen, monkeypatch):
+    monkeypatch.setattr(protocol, "DRAIN", 3)  # on a busy machine, too, the last request arrives in time
     go = threading.Event()
 
     async def slow(scope, receive, send):
@@ -315,6 +317,17 @@ def test_a_server_that_drains_answers_what_has_begun_and_closes(listen):
             server.connect()
     server.thread.join(60)
     assert not server.thread.is_alive()
+
+
+@pytest.mark.parametrize("head", [HEAD + b"\r\n", LAST], ids=["kept alive", "last"])
+def test_a_slow_client_gets_the_whole_of_a_long_response(listen, monkeypatch, head):
+    monkeypatch.setattr(protocol, "LINGER", 0.1)
+    monkeypatch.setattr(protocol, "KEEP_ALIVE", 0.1)
+    body = bytes(16 << 20)  # more than the buffers of a connection hold
+    with listen(responding(body)).connect() as client:
+        client.sendall(head)
+        time.sleep(1)
+        assert len(read_all(client)) > len(body)
 
 
 def test_connections_without_requests_are_closed(listen, monkeypatch):

@@ -133,8 +133,8 @@ def resample_statistics(
     unit : {"both", "user", "item"}
         What is drawn. Ratings of one user are alike, and so are those of one item. With "user" the items are taken as
         given and the interval says what other users of the same kind would give; "both" asks for other items, too. It
-        is never too narrow: what is neither of the user nor of the item, the noise of single ratings, counts up to
-        three times in its variance.
+        is conservative: the noise of single ratings, which is neither of the user nor of the item, counts up to three
+        times in its variance (Owen, 2007).
     """
     choose("unit", unit, UNITS)
     if isinstance(n_resamples, bool) or not isinstance(n_resamples, (int, np.integer)) or n_resamples < 1:

@@ -142,7 +142,8 @@ def compare(
     `high` that holds the share `level` of the resampled differences, `better`, the share of resamples in which the
     model is better than the other (ties count half), and `clear`, whether the interval leaves 0 out. The resamples are
     the same for all models and measures; those in which the difference is undefined do not count. Each row is a test
-    of its own: of a hundred pairs that do not differ, five are clear at a level of 0.95.
+    of its own: of a hundred pairs that do not differ, about five are clear at a level of 0.95
+    with ``unit="user"``, fewer with "both".
 
     Parameters
     ----------

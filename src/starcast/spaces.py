@@ -208,4 +208,3 @@ SPACES: dict[str, dict[str, dict[str, list[Any]]]] = {
     "biasedmf": dict.fromkeys(_DATASETS, _POINT),
     "mlp": dict.fromkeys(_DATASETS, _MLP),
 }
-PAPER_SHARES = {"ml-10m": 0.5, "myanimelist": 0.75}  # of the settings that the paper's search tried; else all

@@ -154,7 +154,7 @@ def test_arrays_of_any_type_shape_and_content_do_no_harm(parts, target, kind, da
             arrays[name] = changed
         elif action == "extra":
             arrays[data.draw(st.sampled_from(["x_", "__class__", "__dict__", "_index", "fit", "titles_", "digest_", "shrinkage_", "users_.ends", "users_.bytes", ".ends", "prior_.ends", "scores_.bytes", "", "__metadata__x"]))] = data.draw(st.sampled_from([np.arange(3), np.array([b"abc"]).view(np.uint8), np.array([3])]))  # fmt: skip
-        elif action == "empty":
+        elif action == "empty" and array.ndim:
             arrays[name] = array[:0]
         elif action == "swap":
             arrays[name] = arrays[data.draw(st.sampled_from(sorted(arrays)))]

@@ -213,6 +213,19 @@ def test_a_failed_write_leaves_permissions_and_content(tmp_path):
 # Sizes that are known before a fit.
 
 
+def test_pages_of_files_count_as_free_memory_in_a_container(tmp_path):
+    for name, text in {
+        "max": "8000",
+        "current": "7000",
+        "stat": "anon 1000\ninactive_file 4000\nactive_file 2000\n",
+    }.items():
+        (tmp_path / f"memory.{name}").write_text(text)
+    assert memory.group_memory(tmp_path) == 7000
+    (tmp_path / "memory.max").write_text("max\n")
+    with pytest.raises(ValueError, match="max"):
+        memory.group_memory(tmp_path)
+
+
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("names", [int, str])
 def test_the_size_of_the_file_is_known_before_the_fit(name, names, tmp_path):

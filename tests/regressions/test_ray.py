@@ -86,7 +86,7 @@ def test_the_ratio_in_the_table_of_overheads_is_that_of_its_medians(monkeypatch)
 def test_the_end_of_a_raylet_is_an_error_that_says_what_to_do(monkeypatch):
     here, there = socket.socketpair()
     here.setblocking(False)
-    monkeypatch.setattr(cluster, "LINES", {"raylet": here})
+    monkeypatch.setattr(cluster, "RAYLET_SOCKETS", {"raylet": here})
     cluster.check_raylet()  # it is there
     there.close()
     with pytest.raises(sc.ClusterError, match=r"the raylet of this machine \(raylet\) has ended.*Start Ray again"):

@@ -187,7 +187,7 @@ def slow_explanations(monkeypatch):
 
     def slow(served, question, should_stop=lambda: False):
         begun.append(question)
-        end = time.monotonic() + 20
+        end = time.monotonic() + 300
         while not should_stop() and time.monotonic() < end:
             time.sleep(0.005)
         raise CancelledError
@@ -199,8 +199,8 @@ def slow_explanations(monkeypatch):
 
 def test_abandoned_explanations_hold_up_nothing_else(monkeypatch):
     begun = slow_explanations(monkeypatch)
-    service = Service(tiny(), Limits(seconds=5))
-    sent = []
+    service = Service(tiny(), Limits(seconds=120))
+    sent, left = [], asyncio.Event()
 
     async def abandoned():
         body = [{"type": "http.request", "body": b'{"user": 1, "item": 2}', "more_body": False}]
@@ -219,14 +219,12 @@ def test_abandoned_explanations_hold_up_nothing_else(monkeypatch):
         await service.app(scope, receive, send)
 
     async def main():
-        global left
-        left = asyncio.Event()
         tasks = [asyncio.create_task(abandoned()) for _ in range(16)]
         while not begun:
             await asyncio.sleep(0.01)
         transport = httpx.ASGITransport(service.app)
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-            assert (await client.get("/api/items?query=film")).status_code == 200  # not 503 after five seconds
+            assert (await client.get("/api/items?query=film")).status_code == 200
         left.set()
         await asyncio.gather(*tasks)
 

@@ -7,7 +7,9 @@ from typing import Any
 
 from starcast.errors import ClusterError, MissingExtraError, ParameterError
 
-LINES: dict[str, socket.socket] = {}  # an open connection to the raylet of this machine, by the name of its socket
+RAYLET_SOCKETS: dict[
+    str, socket.socket
+] = {}  # an open connection to the raylet of this machine, by the name of its socket
 STARTED_HERE: list[str] = []  # the address of the cluster that this process has started itself
 
 
@@ -47,7 +49,7 @@ def connect(workers: int | None = None, purpose: str = "working on Ray") -> Any:
             f"{workers} workers need as many CPUs, the Ray cluster has {places:g}. Ask for fewer workers, or start "
             "more nodes: ray start --address=…"
         )
-    _open_line(ray)
+    _connect_to_raylet(ray)
     return ray
 
 
@@ -57,7 +59,7 @@ def check_raylet() -> None:
     Ray ends the whole driver, without an exception, at the next use of the object store after that. So this is asked
     before each use. It costs a system call: the kernel closes our connection as soon as the raylet is gone.
     """
-    for name, line in list(LINES.items()):
+    for name, line in list(RAYLET_SOCKETS.items()):
         try:
             is_gone = line.recv(1) == b""
         except BlockingIOError:
@@ -72,15 +74,15 @@ def check_raylet() -> None:
             )
 
 
-def _open_line(ray: Any) -> None:
+def _connect_to_raylet(ray: Any) -> None:
     """Connect to the raylet of this machine, to notice its end; not where Ray tells no socket, as on Windows."""
     here = ray.get_runtime_context().get_node_id()
     names = [node.get("RayletSocketName", "") for node in ray.nodes() if node.get("NodeID") == here]
-    for name in list(LINES):
+    for name in list(RAYLET_SOCKETS):
         if name not in names:
-            LINES.pop(name).close()
+            RAYLET_SOCKETS.pop(name).close()
     for name in names:
-        if name and name not in LINES and hasattr(socket, "AF_UNIX"):
+        if name and name not in RAYLET_SOCKETS and hasattr(socket, "AF_UNIX"):
             line = socket.socket(socket.AF_UNIX)
             try:
                 line.connect(name)
@@ -88,7 +90,7 @@ def _open_line(ray: Any) -> None:
                 line.close()
                 continue
             line.setblocking(False)
-            LINES[name] = line
+            RAYLET_SOCKETS[name] = line
 
 
 def _start(ray: Any, workers: int | None) -> None:

@@ -1,5 +1,6 @@
 """Many calls of one function: in this process, or by the workers of a Ray cluster."""
 
+import contextlib
 import threading
 import time
 import warnings
@@ -70,14 +71,12 @@ def run_tasks(
                 check_raylet()
                 result = ray.get(under_way.popleft())
             yield result
-    except ClusterError:
-        under_way.clear()  # nobody is left to be waited for
-        raise
     finally:
         # Not cancelled: Ray (2.60) ends the whole process if a task is done just when it is cancelled. Waited for, so
-        # that nobody writes to a folder that is being removed.
+        # that nobody writes to a folder that is being removed; where Ray has ended, nobody is left to be waited for.
         if under_way:
-            wait_for(ray, list(under_way), len(under_way))
+            with contextlib.suppress(ClusterError):
+                wait_for(ray, list(under_way), len(under_way))
 
 
 def wait_for(ray: Any, references: list[Any], n: int) -> tuple[list[Any], list[Any]]:

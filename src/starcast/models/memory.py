@@ -113,13 +113,23 @@ def available_memory() -> int | None:
     with contextlib.suppress(OSError, ValueError, StopIteration):
         lines = Path("/proc/meminfo").read_text().splitlines()
         limits.append(1024 * int(next(line.split()[1] for line in lines if line.startswith("MemAvailable"))))
-    with contextlib.suppress(OSError, ValueError):  # a container's own limit; "max" if it has none
-        group = Path("/sys/fs/cgroup")
-        limits.append(int((group / "memory.max").read_text()) - int((group / "memory.current").read_text()))
+    with contextlib.suppress(OSError, ValueError):
+        limits.append(group_memory(Path("/sys/fs/cgroup")))
     if not limits:
         with contextlib.suppress(AttributeError, ValueError, OSError):
             limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     return min(limits, default=None)
+
+
+def group_memory(group: Path) -> int:
+    """Return the bytes that a container may still have; pages of files count as free, since they can be dropped.
+
+    Raises ValueError where there is no limit ("max").
+    """
+    limit, used = (int((group / f"memory.{name}").read_text()) for name in ("max", "current"))
+    facts = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+    cached = int(facts.get("inactive_file", 0)) + int(facts.get("active_file", 0))
+    return max(limit - used + cached, 0)
 
 
 def shown_bytes(n: int) -> str:

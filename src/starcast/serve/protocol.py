@@ -118,6 +118,8 @@ class Connection(asyncio.Protocol):
         if now >= self._write_deadline:
             self.abort()
         elif now >= self._deadline and not self._is_blocked():
+            if self._is_closing and self._is_sending() and now < self._close_by:
+                return  # a slow client still reads the last response
             self._deadline = NEVER
             if self._is_closing:
                 self.abort()
@@ -126,6 +128,9 @@ class Connection(asyncio.Protocol):
                 self._refuse(RefusalError(408, "too_slow", f"a request must arrive within {seconds:g} seconds."))
             elif not self._requests:
                 self.close()
+
+    def _is_sending(self) -> bool:
+        return self.transport is not None and self.transport.get_write_buffer_size() > 0
 
     def drain(self) -> None:
         """Answer what has begun, or is about to, and close."""

@@ -13,8 +13,8 @@ from starcast.serve.protocol import Connection
 from starcast.serve.tally import Tally
 
 TICK = 0.1  # seconds between two looks at the deadlines of connections
-FULL = 0.1  # seconds without accepting, when there are too many connections
-POLITE = 0.005  # seconds that other workers with fewer connections have to accept one first
+RETRY_DELAY = 0.1  # seconds without accepting, when there are too many connections
+ACCEPT_DELAY = 0.005  # seconds that other workers with fewer connections have to accept one first
 
 log = logging.getLogger("starcast.serve")
 
@@ -109,9 +109,9 @@ class Server:
             if self._make_room():
                 self._accept()
             else:
-                self._pause(FULL, self._resume)
+                self._pause(RETRY_DELAY, self._resume)
         elif self._tally.connect(here) > 1:
-            self._pause(POLITE, self._accept_late)
+            self._pause(ACCEPT_DELAY, self._accept_late)
         else:
             self._accept()
 
@@ -136,7 +136,7 @@ class Server:
         except OSError as error:  # no file descriptor left
             if not self._is_draining:
                 log.warning("cannot accept: %s", error.strerror)
-                self._pause(FULL, self._resume)
+                self._pause(RETRY_DELAY, self._resume)
             return False
         accepted.setblocking(False)
         connection = Connection(self)
