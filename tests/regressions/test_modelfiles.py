@@ -281,6 +281,7 @@ def test_available_memory_obeys_the_limit_of_a_container(monkeypatch):
         "meminfo": "MemTotal: 9 kB\nMemAvailable: 3000 kB\n",
         "memory.max": "1000000\n",
         "memory.current": "400000\n",
+        "memory.stat": "anon 400000\n",
     }
     monkeypatch.setattr(memory.Path, "read_text", lambda self: texts[self.name])
     assert memory.available_memory() == 600_000
