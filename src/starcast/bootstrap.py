@@ -18,6 +18,7 @@ from starcast.metrics.paper import paper_measure_by_copies, paper_measures_by_us
 from starcast.metrics.probability import score_codes
 from starcast.objectives import OVERALL, cumulate, parse
 from starcast.ratings import Ratings
+from starcast.split import make_generator
 
 Floats = npt.NDArray[np.float64]
 Key = TypeVar("Key")
@@ -36,10 +37,15 @@ class Statistic(Protocol):
 
 @dataclass(frozen=True)
 class Resampled:
-    """A measure on the test ratings as they are, and on every resample of them."""
+    """A measure on the test ratings as they are, and on every resample of them.
+
+    `n_drawn` is the number of users or items that are drawn, the lesser if both are. One alone is always drawn: its
+    resamples are all alike and tell nothing.
+    """
 
     value: float
     values: Floats
+    n_drawn: int = 2
 
 
 def paired_difference(one: Resampled, other: Resampled, *, level: float = 0.95, best: str = "min") -> dict[str, Any]:
@@ -47,7 +53,8 @@ def paired_difference(one: Resampled, other: Resampled, *, level: float = 0.95, 
 
     `low` to `high` holds the share `level` of the resampled differences, `better` is the share of them in which `one`
     is better (ties count half), and `clear` tells that the interval does not hold 0. Resamples in which the difference
-    is undefined do not count. Intervals of the two measures by themselves do not tell this: both hang on the same
+    is undefined do not count. Fewer than ``2 / (1 - level)`` resamples, or those of a single user or item, make no
+    difference clear. Intervals of the two measures by themselves do not tell this: both hang on the same
     ratings, and most of what moves one moves the other.
 
     Parameters
@@ -59,7 +66,8 @@ def paired_difference(one: Resampled, other: Resampled, *, level: float = 0.95, 
 
     Examples
     --------
-    >>> one, other = Resampled(0.5, np.array([0.2, 0.5, 0.8])), Resampled(0.6, np.array([0.3, 0.6, 0.9]))
+    >>> values = np.linspace(0.2, 0.8, 50)
+    >>> one, other = Resampled(0.5, values), Resampled(0.6, values + 0.1)
     >>> found = paired_difference(one, other)
     >>> round(found["low"], 3), round(found["high"], 3), found["better"], found["clear"]
     (-0.1, -0.1, 1.0, True)
@@ -74,6 +82,7 @@ def paired_difference(one: Resampled, other: Resampled, *, level: float = 0.95, 
     if len(gaps):  # order statistics: an interpolation between infinities would be undefined
         low, high = gaps[int(tail * (len(gaps) - 1))], gaps[-1 - int(tail * (len(gaps) - 1))]
         better = ((sign * gaps > 0) + 0.5 * (gaps == 0)).mean()
+    enough = 2 * tail * len(gaps) > 2 - 1e-9 and min(one.n_drawn, other.n_drawn) > 1
     return {
         "value": one.value,
         "other_value": other.value,
@@ -81,7 +90,7 @@ def paired_difference(one: Resampled, other: Resampled, *, level: float = 0.95, 
         "low": float(low),
         "high": float(high),
         "better": float(better),
-        "clear": bool(low > 0 or high < 0),
+        "clear": bool(enough and (low > 0 or high < 0)),
     }
 
 
@@ -147,14 +156,16 @@ def resample_statistics(
     for users, items in _draw_weights(test, unit, int(n_resamples), random_state):
         for key, statistic in statistics.items():
             blocks[key].append(statistic(users) if items is None else statistic(users, items))
-    return {key: Resampled(here[key], np.concatenate(parts)) for key, parts in blocks.items()}
+    drawn = {"user": [test.user], "item": [test.item], "both": [test.user, test.item]}[unit]
+    n_drawn = min(len(np.unique(codes)) for codes in drawn)
+    return {key: Resampled(here[key], np.concatenate(parts), n_drawn) for key, parts in blocks.items()}
 
 
 def _draw_weights(
     test: Ratings, unit: str, n_resamples: int, random_state: int
 ) -> Iterator[tuple[Floats, Floats | None]]:
     """Yield blocks of resamples: how often each user, and each item unless only users are drawn, a row per resample."""
-    rng = np.random.default_rng(random_state)
+    rng = make_generator(random_state)
     n_users, n_items = len(test.users), len(test.items)
     size = max(1, BLOCK // (n_users + n_items))
     present = {"user": np.unique(test.user), "item": np.unique(test.item)}  # a name without a rating is not tested

@@ -13,7 +13,7 @@ from starcast.distribution import Distribution, check_fraction
 from starcast.errors import DataError, DivergenceError, ParameterError
 from starcast.models.base import Model
 from starcast.objectives import OVERALL, direction
-from starcast.ratings import Ratings
+from starcast.ratings import Ratings, check_table
 from starcast.results import Results
 from starcast.split import Split, k_fold
 
@@ -35,6 +35,7 @@ def evaluate(
     A lone number is one threshold. `relevant` and `empty` are those of :func:`starcast.metrics.paper_measures`.
     """
     thresholds = as_thresholds(thresholds)
+    check_table(test, "evaluate")
     answer = answer_for(model, test)
     at = metrics.paper_measures(test, answer, thresholds, relevant=relevant, empty=empty)
     overall = overall_measures(test, answer)
@@ -115,7 +116,9 @@ def cross_validate(
 
 def make_folds(ratings: Ratings, cv: Folds, random_state: int | None = None) -> list[Split]:
     """Return the splits that `cv` stands for, see :func:`cross_validate`."""
-    if cv == "paper":
+    if isinstance(cv, (int, str, np.integer)):
+        check_table(ratings, "cross-validation")
+    if isinstance(cv, str) and cv == "paper":
         return list(k_fold(ratings, 5, method="paper", random_state=random_state))
     if isinstance(cv, (int, np.integer)) and not isinstance(cv, bool):
         return list(k_fold(ratings, int(cv), random_state=random_state))
@@ -141,9 +144,10 @@ def compare(
     A row per measure and pair of models: `value` and `other_value`, their `difference`, the interval from `low` to
     `high` that holds the share `level` of the resampled differences, `better`, the share of resamples in which the
     model is better than the other (ties count half), and `clear`, whether the interval leaves 0 out. The resamples are
-    the same for all models and measures; those in which the difference is undefined do not count. Each row is a test
-    of its own: of a hundred pairs that do not differ, about five are clear at a level of 0.95
-    with ``unit="user"``, fewer with "both".
+    the same for all models and measures; those in which the difference is undefined do not count. Fewer than
+    ``2 / (1 - level)`` of them, or those of a single user or item, make no difference clear. Each row is a test of its
+    own: of a hundred pairs that do not differ, about five are clear at a level of 0.95 with ``unit="user"``, fewer with
+    "both".
 
     Parameters
     ----------
@@ -167,6 +171,9 @@ def compare(
     >>> row["model"], row["other"], row["high"] < 0, row["better"] > 0.98, row["clear"]
     ('ItemFrequency', 'GlobalFrequency', True, True, True)
     """
+    if not isinstance(models, Iterable):
+        raise DataError(f"compare needs a list of models, or a mapping from name to model, got {models!r:.80}.")
+    check_table(test, "compare")
     named = dict(models) if isinstance(models, Mapping) else _named(models)
     if len(named) < 2:
         raise DataError(f"compare needs at least two models, got {len(named)}.")

@@ -349,13 +349,18 @@ def check_ratings(ratings: object) -> None:
         raise DataError(
             "fit needs an engine for Shards, got none. Pass engine=RayEngine(...), or Ratings if memory holds them."
         )
+    check_table(ratings, "fit")
+    if len(ratings) == 0:  # type: ignore[arg-type]
+        raise DataError("fit needs at least one rating, got none.")
+
+
+def check_table(ratings: object, what: str) -> None:
+    """Raise an error unless `what`, a function, is given Ratings."""
     if not isinstance(ratings, Ratings):
         raise DataError(
-            f"fit needs Ratings, got {type(ratings).__name__}. Make them with Ratings.from_frame, "
+            f"{what} needs Ratings, got {type(ratings).__name__}. Make them with Ratings.from_frame, "
             "Ratings.from_arrays or read_ratings."
         )
-    if len(ratings) == 0:
-        raise DataError("fit needs at least one rating, got none.")
 
 
 def titles_of(items: Array, titles: Mapping[Any, str] | None) -> Array | None:

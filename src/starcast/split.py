@@ -46,7 +46,7 @@ def holdout(ratings: Ratings, *, test_size: float = 0.1, random_state: Seed = No
     """Return a split with the share `test_size` of the ratings, drawn at random, for testing."""
     _check_part(test_size, "test_size")
     n_test = min(max(1, round(test_size * len(ratings))), len(ratings) - 1)  # something is left to learn from
-    chosen = _generator(random_state).permutation(len(ratings))[:n_test]
+    chosen = make_generator(random_state).permutation(len(ratings))[:n_test]
     test = np.zeros(len(ratings), bool)
     test[chosen] = True
     return _split(ratings, test)
@@ -69,7 +69,7 @@ def k_fold(
     if method == "paper":
         seed = _whole(random_state, 'random_state must be a whole number with method="paper"')
         return _paper_folds(ratings, n_splits, seed)
-    return _random_folds(ratings, n_splits, _generator(random_state))
+    return _random_folds(ratings, n_splits, make_generator(random_state))
 
 
 def leave_last(ratings: Ratings, n: int = 1) -> Split:
@@ -123,7 +123,8 @@ def _whole(value: object, must: str) -> int:
     return int(value)
 
 
-def _generator(seed: Seed) -> np.random.Generator:
+def make_generator(seed: Seed) -> np.random.Generator:
+    """Return the generator that `random_state` stands for."""
     try:
         return np.random.default_rng(seed)
     except (TypeError, ValueError):

@@ -97,7 +97,7 @@ def test_paired_differences_are_clear_where_intervals_overlap():
 
 
 def test_an_infinite_difference_is_clear():
-    found = paired_difference(Resampled(1.0, np.ones(9)), Resampled(np.inf, np.full(9, np.inf)))
+    found = paired_difference(Resampled(1.0, np.ones(40)), Resampled(np.inf, np.full(40, np.inf)))
     assert (found["low"], found["high"], found["clear"]) == (-np.inf, -np.inf, True)
     found = paired_difference(Resampled(np.inf, np.full(9, np.inf)), Resampled(np.inf, np.full(9, np.inf)))
     assert np.isnan([found["difference"], found["low"], found["high"]]).all()
@@ -215,3 +215,34 @@ def test_the_ratings_of_the_fit_itself_are_calibrated_by_cross_fitting(bold, mon
     monkeypatch.setattr(sc.BeMF, "_fit", lambda self, table: (fits.append(len(table)), fit(self, table))[1])
     sc.calibrate(model, train, "temperature", n_splits=2)
     assert fits == [len(train) // 2] * 2
+
+
+def test_a_single_user_item_or_a_few_resamples_make_nothing_clear(parts):
+    fitted = [sc.ItemFrequency().fit(parts.train), sc.GlobalFrequency().fit(parts.train)]
+
+    def clear(test, **how):
+        return compare(fitted, test, ["nll"], **({"n_resamples": 100} | how)).rows[0]["clear"]
+
+    alone = parts.test.take([0])
+    assert not any(clear(alone, unit=unit) for unit in ("both", "user", "item"))
+    of_one = parts.test.take(np.flatnonzero(parts.test.user == 0))
+    assert not any(clear(of_one, unit=unit) for unit in ("both", "user"))
+    assert clear(parts.test)
+    assert not clear(parts.test, n_resamples=30)
+    assert not clear(parts.test, level=0.99)
+
+
+def test_comparisons_of_anything_but_ratings_and_models_say_what_they_need(parts):
+    model, frame = sc.ItemFrequency().fit(parts.train), parts.test.to_frame()
+    with pytest.raises(
+        sc.DataError, match=r"evaluate needs Ratings, got DataFrame\. Make them with Ratings\.from_frame"
+    ):
+        sc.evaluate(model, frame)
+    with pytest.raises(sc.DataError, match="compare needs Ratings, got DataFrame"):
+        compare([model, model], frame)
+    with pytest.raises(sc.DataError, match="cross-validation needs Ratings, got DataFrame"):
+        sc.cross_validate(model, frame)
+    with pytest.raises(sc.DataError, match="compare needs a list of models, or a mapping from name to model, got Item"):
+        compare(model, parts.test)
+    with pytest.raises(sc.ParameterError, match=r"random_state must be a whole number of at least 0.*, got 'x'"):
+        compare([model, model], parts.test, ["nll"], random_state="x")

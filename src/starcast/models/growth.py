@@ -8,7 +8,7 @@ from starcast import _native
 from starcast.errors import DataError, DivergenceError, ParameterError, plural
 from starcast.kernels import Side, make_sides
 from starcast.names import Array, Codes, Lookup, strings
-from starcast.ratings import Ratings
+from starcast.ratings import Ratings, check_table
 from starcast.scale import place_on, score_codes
 
 if TYPE_CHECKING:
@@ -115,11 +115,7 @@ def check_solvable(model: "Model", what: str) -> None:
 
 def _scores_on(model: "Model", ratings: Ratings, what: str) -> Array:
     """Return the ratings' places on the model's scale."""
-    if not isinstance(ratings, Ratings):
-        raise DataError(
-            f"{what} needs Ratings, got {type(ratings).__name__}. Make them with Ratings.from_frame, "
-            "Ratings.from_arrays or read_ratings."
-        )
+    check_table(ratings, what)
     if len(ratings) == 0:
         raise DataError(f"{what} needs at least one rating, got none.")
     codes = score_codes(ratings.values, model.scores_)
