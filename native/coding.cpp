@@ -36,6 +36,7 @@ static auto code_integers(Array<int64_t> values) {
 }
 
 static void check_codes(const int32_t* code, size_t n, int64_t limit) {
+  if (limit < 0) throw std::invalid_argument("the number of groups, users or items must be zero or more");
   for (size_t row = 0; row < n; ++row)
     if (code[row] < 0 || code[row] >= limit) throw std::out_of_range("a code lies outside its table");
 }

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <exception>
 #include <memory>
+#include <stdexcept>
 
 #include "arrays.hpp"
 #include "records.hpp"
@@ -30,24 +31,22 @@ struct Found {
 // The distinct values that ratings take, in the order of first sight, with the line of that sight.
 class ScoreTable {
  public:
-  static constexpr size_t kMost = 32000;  // what a code can tell apart, and more than ratings to be rounded have
-  static constexpr size_t kFew = 16;      // values that are found faster one by one than by their hash
+  static constexpr size_t kFew = 16;  // values that are found faster one by one than by their hash
 
-  int16_t code(double value, int64_t line) {
+  int32_t code(double value, int64_t line) {
     if (value == 0) value = 0;  // -0 is 0
     if (last_ >= 0 && values[last_] == value) return last_;
     const size_t few = std::min(values.size(), kFew);
     for (size_t c = 0; c < few; ++c)
-      if (values[c] == value) return last_ = static_cast<int16_t>(c);
+      if (values[c] == value) return last_ = static_cast<int32_t>(c);
     auto code = static_cast<int32_t>(values.size());
-    if (values.size() > kMost) return 0;  // one more than allowed is enough to know
     if (values.size() >= kFew)
       code = rest_.find_or_add(mix(std::bit_cast<uint64_t>(value)), value, [this](int32_t c) { return values[c]; }, code);
     if (code == static_cast<int32_t>(values.size())) {
       values.push_back(value);
       lines.push_back(line);
     }
-    return last_ = static_cast<int16_t>(code);
+    return last_ = code;
   }
 
   std::vector<double> values;
@@ -55,15 +54,14 @@ class ScoreTable {
 
  private:
   Codes<double> rest_;
-  int16_t last_ = -1;
+  int32_t last_ = -1;
 };
 
 // What one stretch of the file holds.
 struct Part {
   TextVocabulary users, items;
   ScoreTable scores;
-  std::vector<int32_t> user, item;
-  std::vector<int16_t> score;
+  std::vector<int32_t> user, item, score;
   std::vector<int64_t> time;
   std::array<Found, kMistakes> found;
   int64_t lines = 0;
@@ -149,7 +147,7 @@ class Joined {
     size_t from = 0;
     Threads threads;
     for (Part& part : parts) {
-      std::vector<int16_t> recoded_scores;
+      std::vector<int32_t> recoded_scores;
       for (size_t c = 0; c < part.scores.values.size(); ++c)
         recoded_scores.push_back(scores.code(part.scores.values[c], lines + part.scores.lines[c]));
       // Names are joined here, in order; the long columns are then recoded by one thread a part.
@@ -174,8 +172,7 @@ class Joined {
 
   TextVocabulary users, items;
   ScoreTable scores;
-  std::vector<int32_t> user, item;
-  std::vector<int16_t> score;
+  std::vector<int32_t> user, item, score;
   std::vector<int64_t> time;
   std::array<Found, kMistakes> found;
   int64_t lines = 0;
@@ -190,6 +187,7 @@ class Joined {
 
 static nb::dict read_text(nb::bytes content, size_t offset, const std::string& separator, int user, int item,
                           int rating, int time, int least, int most, bool text_ids, int n_threads) {
+  if (separator.empty()) throw std::invalid_argument("separator must not be empty");
   std::string_view text(content.c_str(), content.size());
   text.remove_prefix(std::min(offset, text.size()));
   const Layout layout{separator, user, item, rating, time, text.find('"') != std::string_view::npos, least, most};

@@ -109,6 +109,9 @@ def read_ratings(
     -----
     Timestamps may be ISO dates (``2005-09-06``, ``2005-09-06 12:30:00``, ``2005-09-06T12:30:00+02:00``; UTC without
     a zone) or seconds since 1970. Numbers of at least 1e11, 1e14 and 1e17 are milli-, micro- and nanoseconds.
+
+    JSON lines: the keys are those of the first object with a user, an item, a rating and a timestamp. If no object has
+    all of them, the keys of all objects together are taken. Where some objects have a timestamp, all need one.
     """
     choose("on_bad", on_bad, ["error", "skip"])
     choose("ids", ids, ["auto", "text"])
@@ -116,23 +119,15 @@ def read_ratings(
     file = _source(path)
     if isinstance(titles, (str, os.PathLike)):
         titles = read_titles(titles)
-    with fitting(file):
+    with memory_errors(file):
         content = _read_bytes(path)
-        if content[:4] == b"PAR1" or content[:6] == b"ARROW1":
+        if is_columnar(content):
             frame = _read_columnar(file, content)
             options = {"scores": scores, "off_scale": off_scale, "duplicates": duplicates, "on_bad": on_bad, "ids": ids}
             return Ratings.from_frame(frame, columns=columns, titles=titles, **options)  # type: ignore[arg-type]
         text = _decode(file, content, encoding)
-        start = text.startswith(b"\xef\xbb\xbf") * 3  # a byte order mark is not part of the first name
         check_separator(sep)
-        objects = JsonLines(file, columns, on_bad) if is_json(file, text[start:]) else None
-        if objects:
-            text, begin = objects.convert(text[start:]), 0
-            layout, sep = objects.layout(), ","
-        else:
-            first, sep, end = first_record(file, text, start, sep)
-            layout, has_header = find_layout(file, first, sep, columns, header)
-            begin = end if has_header else start
+        text, begin, sep, layout, objects = begin_text(file, text, sep, columns, header, on_bad)
         above = text.count(b"\n", 0, begin)  # lines that are not counted among those that hold ratings
         try:
             table = _native.read_text(text, begin, sep, *layout, ids == "text", threads_for(len(text)))
@@ -198,9 +193,9 @@ def read_titles(path: str | os.PathLike[str], *, encoding: str = "utf-8") -> dic
 def _read_rows(path: str | os.PathLike[str], what: str, encoding: str = "utf-8") -> tuple[tuple[str, ...], list[Any]]:
     """Return the first row of a small table and the others, as text."""
     file = _source(path)
-    with fitting(file):
+    with memory_errors(file):
         content = _read_bytes(path)
-        if content[:4] == b"PAR1" or content[:6] == b"ARROW1":
+        if is_columnar(content):
             frame = _read_columnar(file, content)
             return tuple(frame.columns), [
                 tuple("" if cell is None else str(cell) for cell in row) for row in frame.rows()
@@ -245,8 +240,8 @@ def reading(file: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def fitting(file: Path) -> Iterator[None]:
-    """Turn a lack of memory into an error that says what to do."""
+def memory_errors(file: Path) -> Iterator[None]:
+    """Turn a MemoryError into an error that says what to do."""
     try:
         yield
     except MemoryError:
@@ -295,6 +290,11 @@ def _unpack(file: Path, content: bytes) -> bytes:
                     "it yourself if you trust it."
                 )
     return b"".join(pieces)
+
+
+def is_columnar(head: bytes) -> bool:
+    """Tell whether a file that begins like this is Parquet or Arrow."""
+    return head.startswith((b"PAR1", b"ARROW1"))
 
 
 def packing(head: bytes) -> str:
@@ -379,9 +379,9 @@ def check_text(file: Path, content: bytes) -> None:
     """Raise an error if a file does not begin like a text."""
     if file.suffix.lower() in (".parquet", ".arrow", ".feather", ".ipc"):
         raise FileFormatError(f"{file.name} does not begin like a Parquet or Arrow file. Write it again, or rename it.")
-    for place, magic, kind, cure in FOREIGN:
+    for place, magic, kind, advice in FOREIGN:
         if content[place : place + len(magic)] == magic:
-            raise FileFormatError(f"{file.name} is {kind}, no text. {cure}")
+            raise FileFormatError(f"{file.name} is {kind}, no text. {advice}")
     if re.match(rb"(?:\xef\xbb\xbf)?\s*+\[\s*+\{", content):
         raise FileFormatError(f"{file.name} is a JSON array. Write one object a line (JSON lines): jq -c '.[]' FILE.")
     if b"\0" in content[:4096]:
@@ -392,6 +392,23 @@ def check_separator(sep: object) -> None:
     """Raise an error unless columns can be cut there."""
     if sep is not None and (not isinstance(sep, str) or not sep or "\n" in sep or '"' in sep):
         raise DataError(f"sep must be a text of at least one character, not a quote or a line break, got {sep!r}.")
+
+
+def begin_text(
+    file: Path, text: bytes, sep: str | None, columns: Sequence[str | int] | None, header: bool | None, on_bad: str
+) -> tuple[bytes, int, str, Layout, "JsonLines | None"]:
+    """Return the text for the native reader, where its ratings begin, its separator and its layout.
+
+    Of JSON lines it is the converted text; the converter for what follows comes with it.
+    """
+    start = text.startswith(b"\xef\xbb\xbf") * 3  # a byte order mark is not part of the first name
+    if is_json(file, text[start:]):
+        objects = JsonLines(file, columns, on_bad)
+        text = objects.convert(text[start:])
+        return text, 0, ",", objects.layout(), objects
+    first, sep, end = first_record(file, text, start, sep)
+    layout, has_header = find_layout(file, first, sep, columns, header)
+    return text, end if has_header else start, sep, layout, None
 
 
 def first_record(file: Path, text: bytes, start: int, sep: str | None) -> tuple[str, str, int]:
@@ -516,7 +533,7 @@ MISTAKES = {
     "bad_time": "timestamp must be a number of seconds or a date such as 2005-09-06, got {text!r}",
 }
 NAMED_COLUMNS = 'columns=("USER", "ITEM", "RATING")'
-CURES = {
+ADVICE = {
     "field_count": 'Quote a field that holds the separator, or pass on_bad="skip" to leave such lines out.',
     "open_quote": "Close or remove it: all that follows would be lost.",
     "bad_time": f'Fix them, pass on_bad="skip" to leave them out, or read no timestamps: {NAMED_COLUMNS}.',
@@ -537,13 +554,13 @@ def check_lines(mistakes: Mistakes, name: str, above: int, last: int, on_bad: st
     kind, (count, line, found, fields) = min(mistakes.items(), key=lambda mistake: mistake[1][1])
     text = found.decode(errors="replace")
     wanted = plural(layout.least if fields < layout.least else layout.most, "field")
-    cure = CURES.get(kind, 'Fix them, or pass on_bad="skip" to leave them out.')
+    advice = ADVICE.get(kind, 'Fix them, or pass on_bad="skip" to leave them out.')
     if n_good == 0 and kind != "open_quote":  # to skip them would leave nothing
-        cure = NOTHING_READ.get(kind, f"No line can be read. Name the right columns: {NAMED_COLUMNS}.")
+        advice = NOTHING_READ.get(kind, f"No line can be read. Name the right columns: {NAMED_COLUMNS}.")
     if kind == "rating_not_number" and re.fullmatch(r"-?\d+,\d+", text):
-        cure = f"Write numbers with a decimal point, not a comma: {text.replace(',', '.')}."
+        advice = f"Write numbers with a decimal point, not a comma: {text.replace(',', '.')}."
     told = MISTAKES[kind].format(text=text, wanted=wanted, fields=fields)
-    raise DataError(f"{told} (line {line + above:,} of {name}; {plural(count, 'such line')}). {cure}")
+    raise DataError(f"{told} (line {line + above:,} of {name}; {plural(count, 'such line')}). {advice}")
 
 
 def is_json(file: Path, text: bytes) -> bool:
@@ -560,7 +577,7 @@ class JsonLines:
 
     def __init__(self, file: Path, columns: Sequence[str | int] | None, on_bad: str) -> None:
         self.file, self.columns, self.on_bad = file, columns, on_bad
-        self.n_bad = self._line = 0
+        self.n_bad = self._lines_above = 0
         self._keys: list[str] = []
 
     def layout(self) -> Layout:
@@ -574,28 +591,53 @@ class JsonLines:
             lines = text.decode().split("\n")
         except UnicodeDecodeError:
             raise not_utf8(self.file) from None
-        return "\n".join([self._convert_line(line) for line in lines]).encode(errors="replace")
+        if not self._keys:
+            self._find_keys(lines)
+        converted = [self._convert_line(number, line) for number, line in enumerate(lines, self._lines_above + 1)]
+        self._lines_above += len(lines) - 1  # what follows begins after the last line break
+        return "\n".join(converted).encode(errors="replace")
 
-    def _convert_line(self, line: str) -> str:
-        self._line += 1
+    def _find_keys(self, lines: Sequence[str]) -> None:
+        """Take the keys of the first object with all roles; where none has them, what the objects have together."""
+        seen: dict[str, None] = {}
+        for line in lines:
+            row = _json_object(line)
+            if row is None or row.keys() <= seen.keys():
+                continue
+            seen |= dict.fromkeys(row)
+            with contextlib.suppress(DataError):
+                keys = self._choose_keys(list(row))
+                if self.columns is not None or len(keys) == 4:
+                    self._keys = keys
+                    return
+        if seen:
+            self._keys = self._choose_keys(list(seen))
+
+    def _choose_keys(self, header: Sequence[str]) -> list[str]:
+        return [header[at] for at in column_positions(header, self.columns, self.file.name)]
+
+    def _convert_line(self, number: int, line: str) -> str:
         if not line or line.isspace():
             return ""
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError):
-            row = None
-        if not isinstance(row, dict):
+        row = _json_object(line)
+        if row is None:
             if self.on_bad == "error":
                 raise DataError(
-                    f"a line must be a JSON object, got {line[:60]!r} (line {self._line:,} of {self.file.name}). Fix "
+                    f"a line must be a JSON object, got {line[:60]!r} (line {number:,} of {self.file.name}). Fix "
                     'it, or pass on_bad="skip" to leave it out.'
                 )
             self.n_bad += 1
             return ""
-        if not self._keys:
-            header = list(row)
-            self._keys = [header[at] for at in column_positions(header, self.columns, self.file.name)]
         return ",".join([_cell(row.get(key)) for key in self._keys])
+
+
+def _json_object(line: str) -> dict[str, Any] | None:
+    """Return the JSON object of a line, or None if it holds none."""
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return row if isinstance(row, dict) else None
 
 
 def _cell(value: object) -> str:

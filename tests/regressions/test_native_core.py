@@ -313,3 +313,17 @@ def test_too_many_scores_factors_and_too_few_threads_are_refused():
         strict.fit_pmf(*side_of(), *side_of(), np.zeros(200), np.zeros((2, 3)), np.zeros((2, 3)), 1, 0.1, 0.1)
     with pytest.raises(ValueError, match="memory"):
         _native.top_n(np.zeros((2, 1)), np.zeros((2, 1)), np.ones((2, 1), bool), 2**63)
+
+
+def test_a_separator_of_no_character_and_negative_sizes_are_refused():
+    with pytest.raises(ValueError, match="separator must not be empty"):
+        _native.read_text(b"1,2,3\n", 0, "", 0, 1, 2, -1, 3, 3, False, 1)
+    codes = np.zeros(0, np.int32)
+    for size in (-1, -5, -(2**63)):
+        for ask in (
+            lambda size: _native.group_rows(codes, size),
+            lambda size: _native.find_duplicates(codes, codes, size, 1),
+            lambda size: _native.find_duplicates(codes, codes, 1, size),
+        ):
+            with pytest.raises(ValueError, match="must be zero or more"):
+                ask(size)

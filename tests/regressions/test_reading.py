@@ -424,6 +424,58 @@ def test_a_file_of_many_values_is_not_taken_for_a_noisy_scale():
         sc.Ratings.from_arrays(np.arange(5000), np.zeros(5000, int), values)
 
 
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_any_number_of_distinct_ratings_is_rounded_rightly(tmp_path, kind):
+    user = np.arange(40_000)
+    frame = pl.DataFrame({"user": user, "item": user % 7, "rating": 1 + user / 10_000})
+    path = tmp_path / f"ratings.{kind}"
+    getattr(frame, f"write_{kind}")(path)
+    rounding = {"scores": range(1, 6), "off_scale": "nearest"}
+    expected = sc.Ratings.from_arrays(frame["user"], frame["item"], frame["rating"], **rounding)
+    assert expected.values[-1] == 5
+    ratings = sc.read_ratings(path, **rounding)
+    assert np.array_equal(ratings.values, expected.values)
+    assert ratings.digest() == expected.digest()
+    assert sc.cut_ratings(path, tmp_path / "cut", **rounding).digest == expected.digest()
+
+
+# JSON lines.
+
+
+def test_a_bad_line_of_json_is_told_with_its_number_in_a_long_file(write, tmp_path):
+    padding = " " * 10_000  # the file is read in more than one stretch
+    lines = [f'{{"user": {k}, "item": 1, "rating": {1 + k % 5}}}{padding}' for k in range(500)]
+    path = write("\n".join([*lines, "{broken"]), "r.jsonl")
+    for read in (sc.read_ratings, lambda path: sc.cut_ratings(path, tmp_path / "cut")):
+        with pytest.raises(sc.DataError, match=r"got '\{broken' \(line 501 of r\.jsonl\)"):
+            read(path)
+
+
+def test_timestamps_of_json_count_where_the_first_object_has_none(write, tmp_path):
+    first, second, late, early = (
+        '{"user": 1, "item": 7, "rating": 2}\n',
+        '{"when": 5, "user": 1, "item": 8, "rating": 3}\n',
+        '{"user": 2, "item": 7, "rating": 4, "when": 20}\n',
+        '{"user": 2, "item": 7, "rating": 5, "when": 10}\n',
+    )
+    path = write(first + second + late + early, "r.jsonl")
+    with pytest.raises(sc.DataError, match=r"timestamp must be .* got '' \(line 1 of r\.jsonl; 1 such line\)"):
+        sc.read_ratings(path, duplicates="last")
+    options = {"duplicates": "last", "on_bad": "skip"}
+    ratings = sc.read_ratings(path, **options, scores=range(1, 6))
+    assert triples(ratings) == [(1, 8, 3.0), (2, 7, 4.0)]
+    assert ratings.timestamps.tolist() == [5, 20]
+    assert sc.cut_ratings(path, tmp_path / "cut", **options, scores=range(1, 6)).digest == ratings.digest()
+
+
+def test_columns_of_json_may_be_missing_in_the_first_object(write):
+    path = write('{"user": 1, "item": 7}\n{"user": 2, "item": 7, "rating": 3}\n{"user": 3, "item": 7, "rating": 4}\n', "r.jsonl")  # fmt: skip
+    with pytest.raises(sc.DataError, match=r"rating must be a number, got '' \(line 1 of r\.jsonl"):
+        sc.read_ratings(path)
+    for columns in (None, ("user", "item", "rating")):
+        assert triples(sc.read_ratings(path, columns=columns, on_bad="skip")) == [(2, 7, 3.0), (3, 7, 4.0)]
+
+
 # Scales with an outlier, and large ids.
 
 

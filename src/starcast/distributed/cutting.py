@@ -63,7 +63,8 @@ def cut_ratings(
         there are the names of users and items (about 40 bytes each where they are numbers, 200 where they are text)
         and the libraries (65 MB, in a process of Ray's 150; to read Parquet, Polars takes 30 more, on many cores 60).
     sep, columns, header, scores, off_scale, duplicates, on_bad, ids, encoding, titles
-        As in :func:`starcast.read_ratings`. ``duplicates="last"`` goes by time if every part has timestamps.
+        As in :func:`starcast.read_ratings`. ``duplicates="last"`` goes by time if every part has timestamps. The keys
+        of JSON lines are sought in the first stretch of each part (2 MB or more).
     engine : "ray", optional
         Who reads: the workers of a Ray cluster, or this process.
     workers : int, optional

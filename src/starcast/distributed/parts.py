@@ -13,7 +13,7 @@ import numpy.typing as npt
 from starcast.columns import column_positions
 from starcast.distributed.texts import read_text
 from starcast.errors import DataError, FileError, FileFormatError, ParameterError, choose
-from starcast.io import check_separator, reading
+from starcast.io import check_separator, is_columnar, reading
 from starcast.names import Array, Codes, as_column, strings
 from starcast.ratings import columns_of
 from starcast.scale import as_times, make_scale, off_scale, place_on
@@ -106,7 +106,7 @@ def read_blocks(part: Any, how: Reading) -> Iterator[Block]:
         return
     with reading(part), part.open("rb") as file:
         head = file.read(6)
-    if head[:4] == b"PAR1" or head == b"ARROW1":
+    if is_columnar(head):
         yield from _read_columnar(part, head, how)
     else:
         yield from _read_text(part, how)

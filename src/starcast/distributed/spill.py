@@ -68,7 +68,8 @@ def spill_part(part: Any, number: int, how: Reading, room: Path, with_times: boo
         spilled.save("values", block.values)
         spilled.save("user", block.user)
         spilled.save("item", block.item)
-        spilled.save("score", block.score.astype(np.int8 if len(block.values) <= 127 else np.int16))
+        code_type = np.min_scalar_type(-len(block.values))  # the smallest signed integers that hold every code
+        spilled.save("score", block.score.astype(code_type))
         blocks.append(spilled)
     return blocks, skipped
 

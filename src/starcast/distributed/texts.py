@@ -9,13 +9,10 @@ from starcast import _native
 from starcast.errors import FileFormatError
 from starcast.io import (
     LONGEST_HEADER,
-    JsonLines,
     Mistakes,
+    begin_text,
     check_lines,
     check_text,
-    find_layout,
-    first_record,
-    is_json,
     not_utf8,
     packing,
     reading,
@@ -47,15 +44,7 @@ def read_text(
     text, last = next(stretches)
     if not text.strip():
         return
-    start = text.startswith(b"\xef\xbb\xbf") * 3  # a byte order mark is not part of the first name
-    objects = JsonLines(file, columns, on_bad) if is_json(file, text[start:]) else None
-    if objects:
-        text, begin = objects.convert(text[start:]), 0
-        layout, sep = objects.layout(), ","
-    else:
-        first, sep, end = first_record(file, text, start, sep)
-        layout, has_header = find_layout(file, first, sep, columns, header)
-        begin = end if has_header else start
+    text, begin, sep, layout, objects = begin_text(file, text, sep, columns, header, on_bad)
     above = text.count(b"\n", 0, begin)
     mistakes: Mistakes = {}
     n_good = 0
