@@ -196,11 +196,11 @@ def test_a_question_of_the_wrong_type_says_which_type_there_is(names, query, mes
 
 
 def test_parse_gives_typed_text_the_type_of_the_names():
-    assert Lookup(np.array([1])).parse(["1", "-12", "007"]) == [1, -12, 7]
+    assert Lookup(np.array([1])).parse(["1", "-12", "7.0", "007"]) == [1, -12, 7, "007"]
     assert Lookup(strings(["1"])).parse(["1", "-12"]) == ["1", "-12"]
 
 
-@pytest.mark.parametrize("text", ["x", "", "-", "--5", "1.5", "9" * 5000])
+@pytest.mark.parametrize("text", ["x", "", "-", "--5", "1.5", "007"])
 def test_parse_leaves_text_that_is_no_integer_for_the_error_to_show(text):
     lookup = Lookup(np.array([1]))
     assert lookup.parse([text]) == [text]
@@ -210,3 +210,10 @@ def test_parse_leaves_text_that_is_no_integer_for_the_error_to_show(text):
 
 def test_a_typing_error_is_no_number():
     assert Lookup(np.array([7, 10])).parse(["7", "1_0", "x"]) == [7, "1_0", "x"]
+
+
+@pytest.mark.parametrize("n_digits", [19, 23, 5000])
+def test_an_integer_of_more_than_64_bits_is_an_unknown_name(n_digits):
+    lookup, text = Lookup(np.array([1])), "9" * n_digits
+    assert lookup.parse([text]) == [text]
+    assert lookup.codes([text], "users").tolist() == [-1]

@@ -51,7 +51,6 @@ from starcast.evaluate import THRESHOLDS, evaluate
 from starcast.files import check_target
 from starcast.front import Front
 from starcast.models import MODELS, load, make_model
-from starcast.models.memory import check_memory
 from starcast.progress import progress_bar
 from starcast.ratings import Ratings
 from starcast.reproduce import EXPERIMENTS, FACTORIZATIONS
@@ -166,17 +165,21 @@ def fit(
     given = dict(parse_parameter(text) for text in param or [])
     seed = {"random_state": 0} if "random_state" in make_model(model).get_params() else {}
     chosen = make_model(model, seed | given)
-    check_target(out_file, ratings)
+    check_target(out_file)
     crew = make_engine(engine, workers, checkpoint)
     table: Any = open_shards(
         ratings, crew, calibrated or split != "all", [*reading.given(), *_own_scale(ratings, scores, titles)]
     )
     if table is None:
         table = read_source(ratings, split, "train", reading, scores=parse_scores(scores), titles=titles)
+    if calibrated and len(table) < 10:
+        raise ParameterError(
+            f"--calibrate cuts the ratings into 10 folds, and there are {plural(len(table), 'rating')}."
+        )
     is_long = "verbose" in chosen.get_params()
     if is_long and isinstance(table, Ratings):
         expected = chosen.estimate(table)
-        check_memory(chosen, table)
+        chosen._check_memory(table)  # as the fit will; a model on another device leaves it to the fit
         note(f"{type(chosen).__name__} will take {expected}", kind="")
     with losses_told():
         chosen.set_params(**({"verbose": True} if is_long else {})).fit(table, engine=crew)
@@ -217,7 +220,7 @@ def update(
 ) -> None:
     """Add new ratings, users and items to a fitted model, without a new fit where the model allows it."""
     target = out_file or model
-    check_target(target, ratings)
+    check_target(target)
     fitted = load(model)
     table = read_for(fitted, ratings, reading=reading, titles=titles)
     before = (len(fitted.seen_items_), len(fitted.users_), len(fitted.items_))
@@ -265,8 +268,7 @@ def predict(
 
 def with_probabilities(frame: Any, answer: Distribution) -> Any:
     """Return a table of predictions with a column for the probability of each score: p_1, p_2, …"""
-    names = [f"p_{str(score).removesuffix('.0')}" for score in answer.scores.tolist()]
-    return frame.with_columns(**dict(zip(names, answer.probs.T, strict=True)))
+    return frame.with_columns(answer.to_frame().select("^p_.*$"))
 
 
 @command(epilog="Example: [bold]starcast explain model.starcast 196 242[/bold]")

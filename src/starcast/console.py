@@ -22,10 +22,10 @@ from typer.core import TyperCommand
 from starcast import trust
 from starcast.datasets import DATASETS, load_dataset
 from starcast.errors import FileError, ParameterError, StarcastError, choose, plural
-from starcast.files import check_target, replacing
+from starcast.files import check_sources, check_target, is_file, replacing
 from starcast.io import read_pairs, read_ratings
 from starcast.models import Model
-from starcast.names import strings
+from starcast.names import Lookup, code_names, strings
 from starcast.ratings import Ratings
 from starcast.split import benchmark_split
 from starcast.streams import SafeConsole, visible, writing
@@ -36,6 +36,7 @@ err = SafeConsole(stderr=True)
 WRITERS = {".csv": "write_csv", ".parquet": "write_parquet", ".json": "write_json"}
 MOST_SCORES = 10_000  # of a scale that is written as a range; the library has the last word
 NEGATIVE = re.compile(r"-\d+(\.\d+)?")
+SOURCES = ("ratings", "space", "storage", "candidates", "exclude")  # parameters that may name a file, besides all paths
 
 
 def check_ending(path: Path | None) -> Path | None:
@@ -171,14 +172,28 @@ class Command(TyperCommand):
                 arguments.append(word)
             else:
                 options.append(word)
-                if takes_value.get(word) and (value := next(words, None)) is not None:
+                if takes_value.get(word):
+                    value = next(words, "--")
+                    if value == "--":
+                        return super().parse_args(ctx, options)  # which says that the last option lacks its value
                     options.append(value)
         with self._named_by_options():
             return super().parse_args(ctx, [*options, "--", *arguments])
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command."""
+        """Run the command, unless it would write what it reads or read the standard input twice."""
         with self._named_by_options():
+            given = {name: value for name, value in ctx.params.items() if value is not None}
+            target = given.pop("out_file", given.get("folder"))
+            if str(target) == "-":
+                raise ParameterError("--out must be the name of a file or folder, got -, which is the standard input.")
+            if self.name == "update":
+                del given["model"]  # which may be updated in place
+            sources = [value for name, value in given.items() if isinstance(value, Path) or name in SOURCES]
+            if str(given.get("ratings")) == str(given.get("pairs")) == "-":
+                raise ParameterError("- is the standard input, which can be read only once. Give a file for the other.")
+            if "out_file" in ctx.params and target is not None:
+                check_sources(target, sources)
             return super().invoke(ctx)
 
     @contextlib.contextmanager
@@ -281,9 +296,11 @@ def read_for(
     model: Model, source: str, split: str = "all", reading: Reading = AS_FOUND, *, titles: Path | None = None
 ) -> Ratings:
     """Return ratings on the scale of a model, with names of the type that it knows."""
-    if model.users_.dtype == model.items_.dtype == object:  # 007 is a name then, and not the number 7
+    if object in (model.users_.dtype, model.items_.dtype):  # 007 and 7.0 are names then, and not the number 7
         reading = dataclasses.replace(reading, ids="text")
-    return named_as_in(model, read_source(source, split, "test", reading, scores=model.scores_, titles=titles))
+    table = read_source(source, split, "test", reading, scores=model.scores_, titles=titles)
+    named = named_as_in(model, table)
+    return table if named is table else named.without_duplicates(reading.duplicates)
 
 
 def parse_columns(columns: str | None) -> list[str | int] | None:
@@ -322,14 +339,13 @@ def parse_scores(text: str | None) -> list[float] | None:
 
 def parse_names(text: str) -> list[str]:
     """Return the names that are written with commas, or one a line in the file of that name."""
-    file = Path(text)
-    if not file.is_file():
+    if not is_file(text):
         return [name.strip() for name in text.split(",") if name.strip()]
     try:
-        lines = file.read_text(encoding="utf-8-sig").splitlines()
+        lines = Path(text).read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is no UTF-8 text"
-        raise FileError(f"{file} cannot be read: {reason}.") from None
+        raise FileError(f"{text} cannot be read: {reason}.") from None
     return [line.strip() for line in lines if line.strip()]
 
 
@@ -343,14 +359,21 @@ def fold_file(model: Model, file: str, reading: Reading = AS_FOUND) -> Model:
 
 
 def named_as_in(model: Model, table: Ratings) -> Ratings:
-    """Return the ratings with numbers as text where the model's names are text: a file may hold none but numbers."""
-    names = {"users": (model.users_, table.users), "items": (model.items_, table.items)}
-    texts: dict[str, Any] = {
-        side: strings(here.tolist())
-        for side, (there, here) in names.items()
-        if there.dtype == object and here.dtype != object
-    }
-    return dataclasses.replace(table, **texts) if texts else table
+    """Return the ratings with names of the model's types: numbers as text where the model's names are text, and text as
+    integers where the model's names are integers and all of the text is whole numbers.
+    """
+    changes: dict[str, Any] = {}
+    for side, there, here in (("user", model.users_, table.users), ("item", model.items_, table.items)):
+        if there.dtype == object and here.dtype != object:
+            changes[f"{side}s"] = strings(here.tolist())
+        elif there.dtype != object and here.dtype == object:
+            numbers = Lookup(there).parse(here.tolist())
+            if all(isinstance(number, int) for number in numbers):
+                names, codes = code_names(numbers, f"{side}s")  # 7 and 7.0 become one
+                changes |= {f"{side}s": names, side: codes[getattr(table, side)]}
+                if side == "item" and table.titles is not None:
+                    changes["titles"] = table.titles[np.unique(codes, return_index=True)[1]]
+    return dataclasses.replace(table, **changes) if changes else table
 
 
 def read_question(

@@ -4,7 +4,7 @@ import contextlib
 import os
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -90,15 +90,28 @@ def _alone_on_windows(file: Any, is_patient: bool) -> Iterator[None]:
         lock.locking(file.fileno(), lock.LK_UNLCK, 1)
 
 
-def check_target(path: str | os.PathLike[str], source: str | os.PathLike[str] | None = None) -> None:
-    """Raise the error now that writing to `path` would end with, before hours of work for what is to be written.
+def check_target(path: str | os.PathLike[str]) -> None:
+    """Raise the error now that writing to `path` would end with, before hours of work for what is to be written."""
+    _make_beside(Path(path))[1].unlink()
 
-    `source` is what the work begins with, and must not be overwritten by what it ends with.
-    """
-    target = Path(path)
-    _make_beside(target)[1].unlink()
-    if source is not None and target.exists() and Path(source).exists() and target.samefile(source):
-        raise FileError(f"{target} is what is read. Give another name to write to.")
+
+def check_sources(path: str | os.PathLike[str], sources: Iterable[str | os.PathLike[str]]) -> None:
+    """Raise an error if writing to `path` would overwrite one of the files that are read."""
+    for source in sources:
+        try:
+            is_same = Path(path).samefile(source)
+        except (OSError, ValueError):  # one of the two is no file
+            continue
+        if is_same:
+            raise FileError(f"{path} is what is read. Give another name to write to.")
+
+
+def is_file(text: str) -> bool:
+    """Tell whether a text is the name of a file; one that is too long for a name is not."""
+    try:
+        return Path(text).is_file()
+    except OSError:
+        return False
 
 
 def _make_beside(path: Path) -> tuple[Path, Path]:

@@ -16,6 +16,7 @@ Codes = npt.NDArray[np.int32]
 LARGEST_FLOAT = 2**53  # up to it every whole number has a float of its own
 INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")  # in the one way that survives a round trip
 WHOLE = re.compile(r"(0|-?[1-9][0-9]{0,14})(?:\.0+)?")
+LONG = re.compile(r"-?[1-9][0-9]{15,}")  # an integer that may be too large for 64 bits
 SPARSEST = 8  # places in a table for every integer name, at most
 
 
@@ -248,7 +249,7 @@ class Lookup:
         if wanted.dtype != object:
             return self._codes_of_integers(wanted)
         whole = np.fromiter((is_integer(name) for name in wanted), bool, len(wanted))
-        if not whole.any():
+        if not whole.any() and not any(map(LONG.fullmatch, wanted)):  # an integer too large for 64 bits is only unknown
             raise self._other_kind(wanted, what)
         codes = np.full(len(wanted), -1, np.int32)
         codes[whole] = self._codes_of_integers(wanted[whole].astype(np.int64))
@@ -304,7 +305,8 @@ class Lookup:
     def parse(self, texts: Sequence[str]) -> list[Any]:
         """Return names typed as text (on a command line, in a URL) as the type that the names have.
 
-        Text that cannot be a number stays text when the names are integers, so that the error can show it.
+        Integers are told by the rule for text files: 7 and 7.0 are the integer 7, 007 and numbers of more than 64 bits
+        stay text.
         """
         if self.names.dtype == object:
             return list(texts)
@@ -312,10 +314,10 @@ class Lookup:
 
 
 def _integer_or_text(text: str) -> int | str:
-    try:
-        return text if "_" in text else int(text)  # Python would take 1_0 for 10
-    except ValueError:
-        return text
+    if whole := WHOLE.fullmatch(text):
+        return int(whole[1])
+    is_short = len(text) <= 20  # Python refuses to read thousands of digits
+    return int(text) if LONG.fullmatch(text) and is_short and -(2**63) <= int(text) < 2**63 else text
 
 
 def plain(name: Any) -> Any:

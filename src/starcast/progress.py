@@ -9,6 +9,7 @@ from starcast.journal import OnProgress
 
 SHORT, LONG = 2.0, 60.0  # seconds between two lines: at least, and at most while tasks are done
 ENOUGH, SOON = 12, 10.0  # calls, or seconds, after which the time left is first told
+MOST_CALLS = 1000  # whose times are kept
 STEP = 0.1  # share of the tasks between two lines
 
 
@@ -19,7 +20,7 @@ def progress_bar(title: str, show: bool = True) -> Iterator[OnProgress]:
     A terminal and a notebook get a bar, anything else a plain line every tenth of the work. The estimate of the time
     left counts calls only, so that what was done before the first does not make the work look fast.
     """
-    if not show:
+    if not show or sys.stderr is None:  # closed; print would take stdout instead
         yield lambda done, total: None
         return
     from rich.console import Console
@@ -64,11 +65,16 @@ class _Clock:
     """Estimates the time left from the later half of the calls: the first tasks of a fit are often the slowest."""
 
     def __init__(self) -> None:
-        self.calls: list[tuple[float, int]] = []
+        self.calls: list[tuple[float, int]] = []  # every so many of them, so that they stay few
+        self.count, self.every = 0, 1
 
     def left(self, done: int, total: int) -> str:
         now = time.perf_counter()
-        self.calls.append((now, done))
+        if self.count % self.every == 0:
+            self.calls.append((now, done))
+        self.count += 1
+        if len(self.calls) > MOST_CALLS:
+            self.calls, self.every = self.calls[::2], 2 * self.every
         began, before = self.calls[(len(self.calls) - 1) // 2]
         return time_left(done - before, total - done, now - began)
 

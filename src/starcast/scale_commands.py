@@ -2,7 +2,7 @@
 
 import contextlib
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -35,6 +35,7 @@ from starcast.distributed.lists import recommend_all
 from starcast.distributed.shardfiles import MANIFEST
 from starcast.distributed.shards import Shards
 from starcast.errors import ClusterWarning, ParameterError, choose, plural
+from starcast.files import is_file
 from starcast.models import Model, load
 from starcast.models.ranking import codes_of
 from starcast.terminal import recommendation_table
@@ -192,7 +193,7 @@ def recommend(
         )  # fmt: skip
     if out_file is not None:
         return write_table(frame, out_file)
-    return show(frame.to_dicts(), recommendation_table(frame.to_dicts(), out.width), as_json)
+    return show(frame.to_dicts(), recommendation_table(frame.to_dicts(), out.width, threshold is not None), as_json)
 
 
 def _choice(model: Model, candidates: str | None, exclude: str | None) -> list[Any] | None:
@@ -200,10 +201,18 @@ def _choice(model: Model, candidates: str | None, exclude: str | None) -> list[A
     if candidates is None and exclude is None:
         return None
     known = dict.fromkeys(model.items_[model.item_counts_ > 0].tolist())
-    chosen = list(known) if candidates is None else model.parse_items(parse_names(candidates))
-    unknown = [item for item in chosen if item not in known]
+    chosen = known if candidates is None else _known_items(model, candidates, known, "candidate")
+    never = {} if exclude is None else _known_items(model, exclude, known, "excluded item")
+    return [item for item in chosen if item not in never]
+
+
+def _known_items(model: Model, text: str, known: Collection[Any], what: str) -> dict[Any, None]:
+    """Return the items of a list or file that the model knows, and tell how many it does not."""
+    items = model.parse_items(parse_names(text))
+    unknown = [item for item in items if item not in known]
+    if unknown and len(unknown) == len(items) and "," not in text and not is_file(text):
+        raise ParameterError(f"there is no file {text} and no item of that name.")
     if unknown:
-        count = f"{len(unknown):,} of {plural(len(chosen), 'candidate')}"
+        count = f"{len(unknown):,} of {plural(len(items), what)}"
         note(f"left out {count} that the model does not know, such as {unknown[0]!r}.")
-    never = set() if exclude is None else set(model.parse_items(parse_names(exclude)))
-    return [item for item in chosen if item in known and item not in never]
+    return dict.fromkeys(item for item in items if item in known)

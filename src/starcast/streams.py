@@ -74,6 +74,8 @@ def look_alike(letter: str) -> str:
 @contextlib.contextmanager
 def writing() -> Iterator[None]:
     """Turn a failure to write to stdout into an error that says so; a reader that has gone is none."""
+    if sys.stdout is None:
+        raise FileError("standard output is closed, so the answer cannot be printed.")
     try:
         yield
     except BrokenPipeError:

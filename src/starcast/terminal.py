@@ -119,7 +119,7 @@ def forecast_table(
     return table
 
 
-def recommendation_table(rows: Sequence[dict[str, Any]], width: int = 80) -> Table:
+def recommendation_table(rows: Sequence[dict[str, Any]], width: int = 80, has_threshold: bool = False) -> Table:
     """Return recommendations as a table; the user is told once a list."""
     told = [row["user"] if row.get("known", True) else f"{row['user']} (unknown)" for row in rows]
     users = ["" if at and user == told[at - 1] else user for at, user in enumerate(told)]
@@ -132,7 +132,8 @@ def recommendation_table(rows: Sequence[dict[str, Any]], width: int = 80) -> Tab
         numbers = (f"{row['prediction']:g}", f"{row['mean']:.2f}", f"{row['reliability']:.0%}")
         table.add_row(user["user"][at], str(row["rank"]), *names, *numbers)
     if not rows:
-        table.caption = "Nothing is reliable enough. Lower the threshold."
+        reason = "Nothing is reliable enough. Lower the threshold." if has_threshold else "No item is left to list."
+        table.caption = reason
     return table
 
 

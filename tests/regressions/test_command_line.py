@@ -353,3 +353,191 @@ def test_a_list_for_an_unknown_user_says_so(run, files):
     text = run("recommend", files / "m.starcast", 1, 4711, "-n", 2)[1]
     assert [line.split()[0] for line in text.splitlines() if line[0] != " "] == ["user", "1", "4711"]
     assert "4711 (unknown)" in text
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """Ratings and a model of each kind of names: integers, text, text users of integer items."""
+    folder = tmp_path_factory.mktemp("small")
+    for name, users, items in (("int", (1, 2, 7), (1, 2, 3)), ("text", ("ann", "bob", "7.0"), ("a", "b", "7")), ("mixed", ("ann", "bob", "7.0"), (1, 2, 3))):  # fmt: skip
+        lines = [f"{user},{item},{(3 * at + 2 * to) % 5 + 1}\n" for at, user in enumerate(users) for to, item in enumerate(items) if at + to < 4]  # fmt: skip
+        (folder / f"{name}.csv").write_text("user,item,rating\n" + "".join(lines))
+        sc.ItemFrequency().fit(sc.read_ratings(folder / f"{name}.csv", scores=[1, 2, 3, 4, 5])).save(
+            folder / f"{name}.sc"
+        )
+    return folder
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "evaluate int.sc R -o R",
+        "sets int.sc R 1 1 -o R",
+        "sets int.sc int.csv --pairs R -o R",
+        "predict int.sc --pairs R -o R",
+        "predict R 1 1 -o R",
+        "recommend int.sc --candidates R -o R",
+        "recommend int.sc --exclude R -o R",
+        "recommend int.sc --ratings R -o R",
+        "fit int.csv -m item --titles R -o R",
+        "fit R -m item -o ./R",
+        "update int.sc int.csv --titles R -o R",
+        "search R -m item --space s.json -o R",
+        "search int.csv -m item --space R -o R",
+    ],
+)
+def test_no_command_overwrites_what_it_reads(run, small, tmp_path, monkeypatch, words):
+    for file in small.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    monkeypatch.chdir(tmp_path)
+    source = "r.json" if "--space" in words else "r.csv"
+    Path(source).write_text("item,title\n1,x\n")
+    Path("s.json").write_text('{"shrinkage": [1, 2]}')
+    before = Path(source).read_bytes()
+    mistake(run(*words.replace("R", source).split()), f"{source} is what is read")
+    assert Path(source).read_bytes() == before
+
+
+def test_the_name_of_a_model_is_no_file_that_is_read(run, small, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):
+        assert run("fit", small / "int.csv", "-m", "item", "-o", "item")[0] == 0
+    assert run("update", "item", small / "int.csv", "-o", "item")[0] == 0
+
+
+@pytest.mark.parametrize("last", [["-o"], ["--out"], ["-o", "--"]])
+def test_an_option_without_its_value_is_an_error(run, small, tmp_path, monkeypatch, last):
+    monkeypatch.chdir(tmp_path)
+    code, _, message = run("fit", small / "int.csv", "-m", "item", *last)
+    assert code == 2
+    assert f"Option '{last[0]}' requires an argument" in message
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_dash_is_no_file_to_write_and_is_read_once(run, small, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    mistake(run("fit", small / "int.csv", "-m", "item", "-o", "-"), "--out must be the name of a file", "got -")
+    mistake(run("recommend", small / "int.sc", "-o", "-"), "got -")
+    mistake(run("shards", small / "int.csv", "-o", "-"), "got -")
+    mistake(run("sets", small / "int.sc", "-", "--pairs", "-", stdin=b"1,1,5\n"), "can be read only once")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("option", ["--exclude", "--candidates"])
+def test_items_to_choose_that_are_unknown_are_told(run, small, option):
+    words = ("recommend", small / "int.sc", 1, "--include-seen", "--json", option)
+    mistake(run(*words, "nevr.txt"), "there is no file nevr.txt and no item of that name")
+    code, _, message = run(*words, "1,4711")
+    assert code == 0
+    assert "left out 1 of 2 " in message
+    assert "that the model does not know, such as 4711" in message
+    assert "left out 2 of 2 " in run(*words, "98,99")[2]
+
+
+@pytest.mark.parametrize("option", ["--exclude", "--candidates"])
+def test_a_list_of_items_can_be_longer_than_the_name_of_a_file(run, small, option):
+    code, text, _ = run("recommend", small / "int.sc", 1, "--include-seen", "--json", option, "2," * 3000 + "2")
+    assert code == 0
+    assert ({row["item"] for row in json.loads(text)} == {2}) == (option == "--candidates")
+
+
+def test_names_that_are_typed_follow_the_rule_of_files(run, small, tmp_path):
+    names = ["7", "7.0", "007", "+7", "7_0", "9" * 23, "0.5", "1.00"]
+    pairs = tmp_path / "pairs.csv"
+    pairs.write_text("user,item\n" + "".join(f"{name},1.0\n" for name in names))
+    rows = json.loads(run("predict", small / "int.sc", "--pairs", pairs, "--json")[1])
+    assert [row["known"] for row in rows] == [True, True, False, False, False, False, False, True]
+    rows = json.loads(run("predict", small / "int.sc", "1", "1.0", "01", "--json")[1])
+    assert [row["known"] for row in rows] == [True, False]
+    mistake(run("recommend", small / "int.sc", "9" * 23), f"unknown user '{'9' * 23}'")
+    assert json.loads(run("predict", small / "int.sc", "9" * 23, 1, "--json")[1])[0]["known"] is False
+    for name in ("007", "bob"):
+        mistake(run("recommend", small / "int.sc", name), "Ask with integers")
+
+
+def test_integers_of_64_bits_can_be_typed():
+    lookup = sc.names.Lookup(np.array([2**63 - 1, -(2**63), 5]))
+    assert lookup.parse([str(2**63 - 1), str(-(2**63)), str(2**63)]) == [2**63 - 1, -(2**63), str(2**63)]
+
+
+@pytest.mark.parametrize("kind", ["text", "mixed"])
+def test_a_file_of_numbers_is_read_as_text_where_the_model_has_text(run, small, tmp_path, kind):
+    new = tmp_path / "new.csv"
+    new.write_text("user,item,rating\n7.0,7,5\n7.0,2,4\n" if kind == "text" else "user,item,rating\n7.0,2.0,5\n")
+    code, text, _ = run("update", small / f"{kind}.sc", new, "-o", tmp_path / "m", "--json")
+    assert code == 0
+    assert json.loads(text)["new_users"] == 0
+    model = sc.load(tmp_path / "m")
+    assert model.users_.tolist() == ["ann", "bob", "7.0"]
+    assert model.items_.tolist() == (["a", "b", "7", "2"] if kind == "text" else [1, 2, 3])
+
+
+def test_integers_that_are_written_in_two_ways_are_one_item(run, small, tmp_path):
+    new = tmp_path / "new.csv"
+    new.write_text("user,item,rating\n7.0,2.0,5\n7.0,2,4\nzoe,9,4\n")
+    words = ("update", small / "mixed.sc", new, "-o", tmp_path / "m", "--json")
+    mistake(run(*words), "--duplicates")
+    (tmp_path / "t.csv").write_text("item,title\n2,Heat\n9,Alien\n")
+    facts = json.loads(run(*words, "--duplicates", "last", "--titles", tmp_path / "t.csv")[1])
+    assert (facts["ratings"], facts["new_users"], facts["new_items"]) == (2, 1, 1)
+    assert sc.load(tmp_path / "m").items_.tolist() == [1, 2, 3, 9]
+
+
+def test_an_empty_list_blames_a_threshold_only_if_there_is_one(run, small):
+    words = ("recommend", small / "int.sc", 1)
+    text = run(*words)[1]
+    assert "No item is left to list." in text
+    assert "threshold" not in text
+    assert "Nothing is reliable enough" in run(*words, "-t", "1", "--include-seen")[1]
+
+
+def test_a_user_without_usable_ratings_is_not_named_as_known(run, small, tmp_path):
+    new = tmp_path / "new.csv"
+    new.write_text("user,item,rating\nann,a,5\nbob,zzz,4\n")
+    assert run("fit", small / "text.csv", "-m", "biasedmf", "-p", "n_iters=2", "-o", tmp_path / "m")[0] == 0
+    result = run("recommend", tmp_path / "m", "bob", "--ratings", new)
+    assert result[0] == 2
+    told = result[2].splitlines()[-1]
+    assert "unknown user 'bob', which has no rating that the model can use" in told
+    assert told.endswith("The model knows 1 user, such as 'ann'.")
+
+
+def test_a_closed_stream_gets_nothing_and_stdout_is_missed(run, small, tmp_path):
+    start = [sys.executable, "-m", "starcast"]
+    fit = [*start, "fit", small / "int.csv", "-m", "bemf", "-p", "n_iters=2", "-o", tmp_path / "m", "--json"]
+    done = subprocess.run(["sh", "-c", '"$@" 2>&-', "sh", *fit], stdout=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["model"] == "BeMF"
+    predict = [*start, "predict", small / "int.sc", "1", "1"]
+    done = subprocess.run(["sh", "-c", '"$@" >&-', "sh", *predict], stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == "error: standard output is closed, so the answer cannot be printed.\n"
+
+
+def test_the_estimate_of_long_work_keeps_few_calls(monkeypatch):
+    from starcast import progress
+
+    now = iter(range(10**6))
+    monkeypatch.setattr(progress.time, "perf_counter", lambda: next(now))
+    clock = progress._Clock()
+    told = [clock.left(done, 20_000) for done in range(1, 10_001)]
+    assert len(clock.calls) <= 1000
+    assert told[-1] == f"about {progress.duration(10_000)} left"
+    began = clock.calls[(len(clock.calls) - 1) // 2][1]
+    assert 4000 <= began <= 6000  # still the later half
+
+
+def test_the_memory_of_a_network_is_left_to_the_fit(run, small, tmp_path, monkeypatch):
+    from starcast.models import memory
+
+    monkeypatch.setattr(memory, "available_memory", lambda: 0)
+    monkeypatch.setattr(sc.OrdinalMF, "_check_memory", lambda self, ratings: None)  # as models on a device do
+    assert run("fit", small / "int.csv", "-p", "n_iters=2", "-o", tmp_path / "m")[0] == 0
+
+
+def test_too_few_ratings_to_calibrate_are_told_before_the_fit(run, small, tmp_path):
+    words = ("fit", small / "int.csv", "-m", "item", "--calibrate", "-o", tmp_path / "m")
+    code, _, message = run(*words)
+    assert code == 2
+    assert "--calibrate cuts the ratings into 10 folds" in message
+    assert "n_splits" not in message

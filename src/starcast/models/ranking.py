@@ -115,10 +115,12 @@ def codes_of(model: "Model", given: object, what: str) -> Codes:
     if unknown.any():
         first = names[unknown].tolist()[0]
         count = f" ({int(unknown.sum()):,} of {len(codes):,} are unknown)" if len(codes) > 1 else ""
-        all_names = (model.users_ if what == "user" else model.items_).tolist()
-        shown = ", ".join(repr(name) for name in all_names[:3])
+        all_names, is_known = (model.users_, model._user_known) if what == "user" else (model.items_, model._item_known)
+        known = all_names[is_known].tolist()
+        reason = ", which has no rating that the model can use" if first in all_names[~is_known].tolist() else ""
+        shown = f", such as {', '.join(map(repr, known[:3]))}" if known else ""
         raise UnknownNameError(
-            f"unknown {what} {first!r}{count}. The model knows {plural(len(all_names), what)}, such as {shown}."
+            f"unknown {what} {first!r}{reason}{count}. The model knows {plural(len(known), what)}{shown}."
         )
     return codes
 
