@@ -60,7 +60,7 @@ def paired_difference(one: Resampled, other: Resampled, *, level: float = 0.95, 
     Parameters
     ----------
     one, other : Resampled
-        From one call of :func:`resample` or :func:`resample_statistics`.
+        From one call of ``resample`` or :func:`resample_statistics`.
     best : {"min", "max"}
         Whether less or more of the measure is better.
 
@@ -138,7 +138,7 @@ def resample_statistics(
     test : Ratings
         What the statistics are of; users and items without a test rating are not drawn.
     statistics : mapping of Statistic
-        For example from :func:`make_statistic`.
+        For example from ``make_statistic``.
     unit : {"both", "user", "item"}
         What is drawn. Ratings of one user are alike, and so are those of one item. With "user" the items are taken as
         given and the interval says what other users of the same kind would give; "both" asks for other items, too. It
