@@ -141,7 +141,9 @@ inline bool parse_date(std::string_view text, int64_t& seconds) {
 inline bool parse_time(std::string_view text, int64_t& seconds) {
   int64_t number;
   double fraction;
-  if (parse_canonical_integer(text, number)) return seconds = to_seconds(number), true;
+  constexpr int64_t largest = 9'000'000'000'000'000'000;  // as for numbers with a fraction
+  if (parse_canonical_integer(text, number) && number < largest && number > -largest)
+    return seconds = to_seconds(number), true;
   if (text.size() > 4 && text[4] == '-') return parse_date(text, seconds);
   if (!parse_number(text, fraction) || !(std::fabs(fraction) < 9e18)) return false;
   return seconds = to_seconds(static_cast<int64_t>(std::floor(fraction))), true;

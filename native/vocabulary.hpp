@@ -10,18 +10,19 @@
 
 namespace starcast {
 
-// A whole number in the one way of writing it that survives a round trip ("7", "-12", never "007" or "+7").
+// A whole number of 64 bits in the one way of writing it that survives a round trip ("7", "-12", never "007" or "+7").
 inline bool parse_canonical_integer(std::string_view text, int64_t& value) {
   const bool negative = !text.empty() && text[0] == '-';
   const std::string_view digits = text.substr(negative ? 1 : 0);
-  if (digits.empty() || digits.size() > 18) return false;
+  if (digits.empty() || digits.size() > 19) return false;
   if (digits[0] == '0' && (digits.size() > 1 || negative)) return false;
-  int64_t number = 0;
+  uint64_t number = 0;  // 19 digits always fit
   for (const char c : digits) {
     if (c < '0' || c > '9') return false;
-    number = number * 10 + (c - '0');
+    number = number * 10 + static_cast<uint64_t>(c - '0');
   }
-  value = negative ? -number : number;
+  if (number > static_cast<uint64_t>(INT64_MAX) + (negative ? 1 : 0)) return false;
+  value = static_cast<int64_t>(negative ? 0 - number : number);
   return true;
 }
 

@@ -14,7 +14,7 @@ Array = npt.NDArray[Any]
 Codes = npt.NDArray[np.int32]
 
 LARGEST_FLOAT = 2**53  # up to it every whole number has a float of its own
-INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")  # in the one way that survives a round trip
+INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")  # in the one way that survives a round trip
 WHOLE = re.compile(r"(0|-?[1-9][0-9]{0,14})(?:\.0+)?")
 LONG = re.compile(r"-?[1-9][0-9]{15,}")  # an integer that may be too large for 64 bits
 SPARSEST = 8  # places in a table for every integer name, at most
@@ -196,8 +196,12 @@ def strings(values: Iterable[Any]) -> Array:
 
 
 def is_integer(text: str) -> bool:
-    """Tell whether a text is an integer in the one way of writing it that survives a round trip: "7", not "007"."""
-    return INTEGER.fullmatch(text) is not None
+    """Tell whether a text is an integer of 64 bits in the one way of writing it that survives a round trip.
+
+    >>> is_integer("7"), is_integer("007"), is_integer(str(2**63 - 1)), is_integer(str(2**63))
+    (True, False, True, False)
+    """
+    return INTEGER.fullmatch(text) is not None and (len(text) < 19 or -(2**63) <= int(text) < 2**63)
 
 
 def whole_names(names: Sequence[str], codes: Codes) -> tuple[Array, Codes]:
