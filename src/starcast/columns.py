@@ -45,13 +45,22 @@ def column_positions(header: Sequence[str], columns: Sequence[str | int] | None,
 
 
 def pair_positions(header: Sequence[str]) -> tuple[int, int] | None:
-    """Return the positions of the user and the item column, or None if the header names neither.
+    """Return the positions of the user and the item column, or None if the header does not name both.
 
     >>> pair_positions(["movieId", "userId"]), pair_positions(["196", "242"])
     ((1, 0), None)
     """
     user, item = _recognise(header, "user"), _recognise(header, "item")
     return None if user is None or item is None else (user, item)
+
+
+def names_a_role(header: Sequence[str]) -> bool:
+    """Tell whether a header names the user or the item.
+
+    >>> names_a_role(["userId", "what"]), names_a_role(["196", "242"])
+    (True, False)
+    """
+    return any(_recognise(header, role) is not None for role in ("user", "item"))
 
 
 def title_positions(header: Sequence[str]) -> tuple[int, int] | None:

@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from starcast import _native
-from starcast.columns import column_positions, is_rating_name, pair_positions, title_positions
+from starcast.columns import column_positions, is_rating_name, names_a_role, pair_positions, title_positions
 from starcast.errors import DataError, FileError, FileFormatError, choose, plural
 from starcast.names import Array, Codes, as_names, is_integer, whole_names
 from starcast.ratings import Ratings, titles_of
@@ -25,10 +25,11 @@ from starcast.scale import off_scale as describe_off_scale
 if TYPE_CHECKING:
     import polars as pl
 
-PACKED = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\0": "xz", b"PK\x03\x04": "zip"}
+PACKED = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\0": "xz", b"PK\x03\x04": "zip", b"PK\x05\x06": "zip"}
 MOST_GROWTH = 250  # bytes out of a packed byte; texts give 3 to 30, a file of one repeated line 1,000
 CHUNK = 1 << 24
 LONGEST_HEADER = 1 << 20  # bytes; a quote that is open longer than that was none
+HALF = re.compile("[\ud800-\udfff]")  # half a character of UTF-16
 NOT_BLANK = re.compile(rb"\S")
 QUOTED, QUOTED_TEXT = re.compile(rb'"[^"]*+(?:""[^"]*+)*+"'), re.compile(r'"[^"]*+(?:""[^"]*+)*+"')
 QUOTE_NEEDED = re.compile(r'[",\n\r]|^\s|\s$').search
@@ -148,10 +149,16 @@ def read_pairs(path: str | os.PathLike[str]) -> tuple[list[str], list[str]]:
     The columns are recognised by their names; without a header the first two are taken.
     """
     file = _source(path)
-    header, rows = _read_rows(path, "A file of pairs has a line per pair: user, item.")
-    if pair_positions(header) is None:
+    header, rows, named = _read_rows(path, "A file of pairs has a line per pair: user, item.")
+    found = pair_positions(header)
+    if found is None and (named or names_a_role(header)):
+        raise DataError(
+            f"a header of pairs must name the user and the item, got {', '.join(header)} in {file.name}. Call these "
+            "columns user and item."
+        )
+    if found is None:
         rows.insert(0, header)
-    user, item = pair_positions(header) or (0, 1)
+    user, item = found or (0, 1)
     short = [row for row in rows if len(row) <= max(user, item) or not row[user] or not row[item]]
     if short:
         raise DataError(
@@ -176,10 +183,16 @@ def read_titles(path: str | os.PathLike[str], *, encoding: str = "utf-8") -> dic
     {7: 'Heat', 9: 'Apollo 13, the film'}
     """
     file = _source(path)
-    header, rows = _read_rows(path, "A file of titles has a line per item: item, title.", encoding)
-    if title_positions(header) is None:
+    header, rows, named = _read_rows(path, "A file of titles has a line per item: item, title.", encoding)
+    found = title_positions(header)
+    if found is None and named:
+        raise DataError(
+            f"a table of titles must name the item and the title, got {', '.join(header)} in {file.name}. Call these "
+            "columns item and title."
+        )
+    if found is None:
         rows.insert(0, header)
-    item, title = title_positions(header) or (0, 1)
+    item, title = found or (0, 1)
     short = [row for row in rows if len(row) <= max(item, title) or not row[item]]
     if short:
         raise DataError(
@@ -190,20 +203,23 @@ def read_titles(path: str | os.PathLike[str], *, encoding: str = "utf-8") -> dic
     return {int(row[item]) if whole else row[item]: row[title] for row in rows}
 
 
-def _read_rows(path: str | os.PathLike[str], what: str, encoding: str = "utf-8") -> tuple[tuple[str, ...], list[Any]]:
-    """Return the first row of a small table and the others, as text."""
+def _read_rows(
+    path: str | os.PathLike[str], what: str, encoding: str = "utf-8"
+) -> tuple[tuple[str, ...], list[Any], bool]:
+    """Return the first row of a small table and the others, as text, and whether the first surely names columns."""
     file = _source(path)
     with memory_errors(file):
         content = _read_bytes(path)
         if is_columnar(content):
             frame = _read_columnar(file, content)
-            return tuple(frame.columns), [
-                tuple("" if cell is None else str(cell) for cell in row) for row in frame.rows()
-            ]
+            cells = [tuple("" if cell is None else str(cell) for cell in row) for row in frame.rows()]
+            return tuple(frame.columns), cells, True
         text = _utf8(file, _decode(file, content, encoding)).removeprefix("\ufeff")
         lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
         if not lines:
             raise DataError(f"{file} is empty. {what}")
+        if is_json(file, text[:4096].encode()):
+            return *_read_objects(file, lines), True
         sep = next((sep for sep in SEPARATORS if len(_fields(lines[0][1], sep)) >= 2), ",")
         header, *rows = [tuple(_fields(line, sep)) for _, line in lines]
     for (number, line), row in zip(lines[1:], rows, strict=True):
@@ -212,7 +228,21 @@ def _read_rows(path: str | os.PathLike[str], what: str, encoding: str = "utf-8")
                 f"a line must have {plural(len(header), 'field')}, as the first one has, got {len(row)} in "
                 f"{line[:60]!r} (line {number:,} of {file.name}). Quote a field that holds {sep!r}."
             )
-    return header, rows
+    return header, rows, False
+
+
+def _read_objects(file: Path, lines: Sequence[tuple[int, str]]) -> tuple[tuple[str, ...], list[Any]]:
+    """Return the keys and the rows of a small table with one JSON object a line."""
+    objects = []
+    for number, line in lines:
+        row = _json_object(line)
+        if row is None:
+            raise DataError(
+                f"a line must be a JSON object, got {line[:60]!r} (line {number:,} of {file.name}). Fix or remove it."
+            )
+        objects.append(row)
+    header = tuple(dict.fromkeys(key for row in objects for key in row))
+    return header, [tuple("" if row.get(key) is None else str(row[key]) for key in header) for row in objects]
 
 
 def _source(path: str | os.PathLike[str]) -> Path:
@@ -266,6 +296,8 @@ def _read_bytes(path: str | os.PathLike[str]) -> bytes:
 
 
 def _read_input() -> bytes:
+    if sys.stdin is None:  # closed before Python began
+        raise FileError("standard input is closed. Send a file to it: - < ratings.csv.")
     stream = sys.stdin.buffer
     mode = 0
     with contextlib.suppress(OSError, ValueError):  # not a real file, as in a notebook
@@ -329,6 +361,12 @@ def _only_member(file: Path, handle: IO[bytes]) -> IO[bytes]:
             f"{file.name} must hold one file to be read as a zip archive, got {len(names)}"
             f"{f' ({shown})' if names else ''}. Extract the file with the ratings."
         )
+    with archive.open(names[0]) as member:
+        kind = packing(member.read(8))
+    if kind:
+        raise FileFormatError(
+            f"{file.name} holds {names[0]}, which is packed itself ({kind}). Extract it and read the file that it is."
+        )
     return archive.open(names[0])
 
 
@@ -384,6 +422,11 @@ def check_text(file: Path, content: bytes) -> None:
             raise FileFormatError(f"{file.name} is {kind}, no text. {advice}")
     if re.match(rb"(?:\xef\xbb\xbf)?\s*+\[\s*+\{", content):
         raise FileFormatError(f"{file.name} is a JSON array. Write one object a line (JSON lines): jq -c '.[]' FILE.")
+    if b"\n" not in content and b"\r" in content.strip():
+        raise FileFormatError(
+            f"the lines of {file.name} must end with a line feed, got carriage returns alone. Convert them: "
+            "tr '\\r' '\\n' < FILE."
+        )
     if b"\0" in content[:4096]:
         raise FileFormatError(f"{file.name} is no text: it holds NUL bytes. If it is UTF-16, pass encoding='utf-16'.")
 
@@ -595,7 +638,12 @@ class JsonLines:
             self._find_keys(lines)
         converted = [self._convert_line(number, line) for number, line in enumerate(lines, self._lines_above + 1)]
         self._lines_above += len(lines) - 1  # what follows begins after the last line break
-        return "\n".join(converted).encode(errors="replace")
+        try:
+            return "\n".join(converted).encode()
+        except UnicodeEncodeError:  # JSON can write half a character, which no text can hold
+            first = self._lines_above - len(lines) + 2
+            whole = [self._reject(n, line) if HALF.search(line) else line for n, line in enumerate(converted, first)]
+            return "\n".join(whole).encode()
 
     def _find_keys(self, lines: Sequence[str]) -> None:
         """Take the keys of the first object with all roles; where none has them, what the objects have together."""
@@ -621,14 +669,19 @@ class JsonLines:
             return ""
         row = _json_object(line)
         if row is None:
-            if self.on_bad == "error":
-                raise DataError(
-                    f"a line must be a JSON object, got {line[:60]!r} (line {number:,} of {self.file.name}). Fix "
-                    'it, or pass on_bad="skip" to leave it out.'
-                )
-            self.n_bad += 1
-            return ""
+            return self._reject(number, line)
         return ",".join([_cell(row.get(key)) for key in self._keys])
+
+    def _reject(self, number: int, line: str) -> str:
+        """Return an empty line in place of a bad one, if these are to be skipped."""
+        if self.on_bad == "error":
+            must = "hold text that UTF-8 can hold" if HALF.search(line) else "be a JSON object"
+            raise DataError(
+                f"a line must {must}, got {line[:60]!r} (line {number:,} of {self.file.name}). Fix it, or pass "
+                'on_bad="skip" to leave it out.'
+            )
+        self.n_bad += 1
+        return ""
 
 
 def _json_object(line: str) -> dict[str, Any] | None:

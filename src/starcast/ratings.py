@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import json
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -372,8 +373,14 @@ def titles_of(items: Array, titles: Mapping[Any, str] | None) -> Array | None:
             f"titles must be a mapping from item to title, such as {{7: 'Heat'}}, got {type(titles).__name__}."
         )
     known = {_integer_key(key): title for key, title in titles.items() if not is_missing(title)}
-    found = (known.get(_integer_key(item), "") for item in items.tolist())
-    return strings(found)
+    keys = [_integer_key(item) for item in items.tolist()]
+    if known and keys and not any(key in known for key in keys):
+        warnings.warn(
+            f"none of {plural(len(known), 'title')} is of an item that was rated: titles have keys such as "
+            f"{next(iter(known))!r}, items are called {plain(items[0])!r}.",
+            stacklevel=3,
+        )
+    return strings(known.get(key, "") for key in keys)
 
 
 def _integer_key(key: Any) -> Any:
@@ -451,6 +458,8 @@ def _without_bad_rows(columns: Sequence[Any]) -> tuple[list[Any], int]:
         good = _good_rows(columns)
     except TypeError:  # columns of another shape, which is said where they are read
         return list(columns), 0
+    if len(good) == 0:
+        raise DataError("ratings must have at least one row, got none.")
     if not good.any():
         raise DataError(f'on_bad="skip" leaves no rating: all of {plural(len(good), "row")} are bad.')
     rows = (

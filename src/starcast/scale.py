@@ -27,8 +27,8 @@ def make_scale(scores: object) -> Floats:
     scale = _without_noise(np.unique(as_numbers(scores, "scores")))
     if len(scale) > MOST_SCORES:
         raise DataError(
-            f"a scale has at most {MOST_SCORES} scores, got {len(scale):,} from {scale[0]:g} to {scale[-1]:g}. Pass a "
-            f'coarser scale and round to it: scores={_coarser(scale)} with off_scale="nearest".'
+            f"a scale has at most {MOST_SCORES} scores, got {len(scale):,} from {scale[0]:g} to {scale[-1]:g}. "
+            f"{coarser_advice(scale)}"
         )
     if len(scale) < 2:
         raise DataError(
@@ -61,11 +61,12 @@ def _noise(scores: Floats, scale: Floats) -> Floats:
     return np.asarray(1e-7 * np.maximum(np.abs(scores), floor))
 
 
-def _coarser(scale: Floats) -> str:
-    """Return a scale for the same ratings, as Python writes it."""
+def coarser_advice(scale: Floats) -> str:
+    """Return what to do about a scale that is too long, with a shorter one for the same ratings."""
     low, high = float(np.floor(scale[0])), float(np.ceil(scale[-1]))
     n = int(high - low) if 4 <= high - low <= 20 else 10
-    return f"[{', '.join(f'{low + k * (high / n - low / n):g}' for k in range(n + 1))}]"
+    scores = ", ".join(f"{low + k * (high / n - low / n):g}" for k in range(n + 1))
+    return f'Pass a coarser scale and round to it: scores=[{scores}] with off_scale="nearest".'
 
 
 def score_codes(values: Floats, scale: Floats, rule: str = "error") -> npt.NDArray[np.int8]:

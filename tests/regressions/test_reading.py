@@ -529,3 +529,103 @@ def test_ids_of_128_bits_are_refused():
     frame = pl.DataFrame({"user": pl.Series([1, 2], dtype=pl.Int128), "item": [1, 2], "rating": [1, 2]})
     with pytest.raises(sc.DataError, match=r"users must fit in 64 signed bits, got a column of Int128"):
         sc.Ratings.from_frame(frame)
+
+
+SNOWFLAKES = [1_700_000_000_000_000_001, 1_700_000_000_000_000_002, 2**63 - 1, -(2**63)]
+
+
+def test_ids_of_19_digits_are_integers_by_every_route(write):
+    path = write("".join(f"{user},{item},{item}\n" for user in SNOWFLAKES for item in (1, 2)))
+    read = sc.read_ratings(path)
+    assert (read.users.dtype, read.users.tolist()) == (np.int64, SNOWFLAKES)
+    framed = sc.Ratings.from_frame(pl.DataFrame({"user": SNOWFLAKES, "item": [1, 2, 1, 2], "rating": [1, 2, 1, 2]}))
+    assert sc.ItemFrequency().fit(framed).predict(read.users, 1)["known"].all()
+    assert sc.read_ratings(write(f"{2**63},1,1\n7,2,2\n")).users.tolist() == [str(2**63), "7"]
+
+
+def test_ids_of_19_digits_are_found_as_text_and_as_integers():
+    as_integers, as_text = np.array(SNOWFLAKES), strings(SNOWFLAKES)
+    assert Lookup(as_integers).codes(as_text, "users").tolist() == [0, 1, 2, 3]
+    assert Lookup(as_text).codes(as_integers, "users").tolist() == [0, 1, 2, 3]
+    assert Lookup(as_integers).codes([str(2**63), "7"], "users").tolist() == [-1, -1]
+
+
+# JSON lines, pairs and titles.
+
+HALVES = '{"user": "\\ud800", "item": 1, "rating": 1}\n{"user": "\\ud801", "item": 1, "rating": 2}\n'
+
+
+def test_half_a_character_in_json_is_a_bad_line(write, tmp_path):
+    good = '{"user": "a", "item": 1, "rating": 1}\n{"user": "b", "item": 1, "rating": 2}\n'
+    path = write(good + HALVES, "r.jsonl")
+    with pytest.raises(sc.DataError, match=r"must hold text that UTF-8 can hold, got .* \(line 3 of r\.jsonl\)"):
+        sc.read_ratings(path)
+    ratings = sc.read_ratings(path, on_bad="skip")
+    assert (ratings.users.tolist(), ratings.n_skipped) == (["a", "b"], 2)
+    assert sc.cut_ratings(path, tmp_path / "cut", on_bad="skip").digest == ratings.digest()
+
+
+def test_times_count_though_the_first_object_has_none(write):
+    lines = '{"user": 1, "item": 1, "rating": 1}\n{"user": 2, "item": 1, "rating": 2, "timestamp": 7}\n'
+    with pytest.raises(sc.DataError, match=r"timestamp must be .*line 1 "):
+        sc.read_ratings(write(lines, "r.jsonl"))
+
+
+def test_pairs_and_titles_are_read_from_json_lines(write):
+    from starcast.io import read_pairs
+
+    path = write('{"item": 7, "user": "ann, b"}\n\n{"user": "bob", "item": 8}\n', "p.jsonl")
+    assert read_pairs(path) == (["ann, b", "bob"], ["7", "8"])
+    assert sc.read_titles(write('{"id": 7, "title": "Heat"}\n', "t.txt")) == {7: "Heat"}
+    with pytest.raises(sc.DataError, match=r"must be a JSON object, got 'x' \(line 2 of p\.jsonl\)"):
+        read_pairs(write('{"user": 1, "item": 2}\nx\n', "p.jsonl"))
+    with pytest.raises(sc.DataError, match="must name the item and the title, got a, b"):
+        sc.read_titles(write('{"a": 7, "b": "Heat"}\n', "t.jsonl"))
+
+
+def test_a_header_of_pairs_that_names_one_half_is_an_error(write):
+    from starcast.io import read_pairs
+
+    with pytest.raises(sc.DataError, match=r"must name the user and the item, got userId, thing in p\.csv"):
+        read_pairs(write("userId,thing\nann,7\n", "p.csv"))
+    assert read_pairs(write("ann,7\nbob,8\n")) == (["ann", "bob"], ["7", "8"])
+
+
+def test_titles_that_match_no_item_are_told():
+    with pytest.warns(UserWarning, match="none of 1 title is of an item that was rated: .* 'tt7', items are called 7"):
+        ratings = sc.Ratings.from_arrays([1, 2], [7, 7], [1, 2], titles={"tt7": "Heat"})
+    assert ratings.titles.tolist() == [""]
+
+
+def test_a_closed_standard_input_is_said(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(sc.FileError, match="standard input is closed"):
+        sc.read_ratings("-")
+
+
+def test_a_frame_without_rows_is_said():
+    empty = pl.DataFrame({"user": [], "item": [], "rating": []})
+    with pytest.raises(sc.DataError, match="must have at least one row, got none"):
+        sc.Ratings.from_frame(empty, on_bad="skip")
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"user,item,rating\rann,x,5\rbob,x,3\r", "must end with a line feed, got carriage returns alone"),
+        (zipped(), "must hold one file to be read as a zip archive, got 0"),
+        (zipped(r__csv__gz=gzip.compress(PLAIN)), r"holds r\.csv\.gz, which is packed itself \(gzip\)"),
+    ],
+)
+def test_odd_files_get_words_of_their_own(write, tmp_path, content, told):
+    path = write(content)
+    with pytest.raises(sc.FileFormatError, match=told):
+        sc.read_ratings(path)
+    with pytest.raises(sc.FileFormatError, match=told):
+        sc.cut_ratings(path, tmp_path / "cut")
+
+
+def test_a_scale_that_is_too_long_for_a_model_comes_with_advice():
+    long = sc.Ratings.from_arrays(np.arange(73), np.zeros(73, int), np.arange(73.0))
+    with pytest.raises(sc.ParameterError, match=r"takes up to 64 scores, got 73\. Pass a coarser scale .*nearest"):
+        sc.OrdinalMF(random_state=0).fit(long)

@@ -32,6 +32,7 @@ from starcast.models.company import (
 )
 from starcast.models.hierarchy import SummedHierarchy
 from starcast.models.tall import STEP, cross, times
+from starcast.scale import coarser_advice
 
 Floats = npt.NDArray[np.float64]
 Numbers = tuple[Floats, Floats]  # weights and precision of a prior
@@ -55,7 +56,9 @@ class OrdinalPlan(Plan):
         if model.update != "exact":
             raise ParameterError(f'OrdinalMF on a cluster needs update="exact", got {model.update!r}.')
         if len(shards.scores) > MOST_SCORES:
-            raise ParameterError(f"OrdinalMF takes up to {MOST_SCORES} scores, got {len(shards.scores)}.")
+            raise ParameterError(
+                f"OrdinalMF takes up to {MOST_SCORES} scores, got {len(shards.scores)}. {coarser_advice(shards.scores)}"
+            )
         super().__init__(model, shards, seed)
         model.base_ = np.log(model.prior_).astype(np.float32)
         self.moves = OrdinalMoves(model._ties())

@@ -18,6 +18,7 @@ from starcast.models.ranking import Columns, Ranking
 from starcast.names import Codes
 from starcast.progress import progress_bar
 from starcast.ratings import Ratings
+from starcast.scale import coarser_advice
 
 Floats = npt.NDArray[np.floating[Any]]
 
@@ -188,7 +189,10 @@ class OrdinalMF(Model):
 
     def _fit(self, ratings: Ratings) -> None:
         if len(ratings.scores) > MOST_SCORES:
-            raise ParameterError(f"OrdinalMF takes up to {MOST_SCORES} scores, got {len(ratings.scores)}.")
+            raise ParameterError(
+                f"OrdinalMF takes up to {MOST_SCORES} scores, got {len(ratings.scores)}. "
+                f"{coarser_advice(ratings.scores)}"
+            )
         self.base_ = np.log(self.prior_).astype(np.float32)
         chain = Chain(ratings, self._ties(), self.n_company, self.random_state, resolve_threads(self.n_jobs))
         n_columns, n_draws = chain.ties.n_columns, max(self.n_draws, 1)

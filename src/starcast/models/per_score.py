@@ -12,6 +12,7 @@ from starcast.models.factorization import Factorization
 from starcast.models.ranking import Columns, Ranking
 from starcast.names import Codes
 from starcast.ratings import Ratings
+from starcast.scale import coarser_advice
 
 MOST_SCORES = 64  # lanes of the widest fast kernel
 
@@ -186,7 +187,8 @@ def check_scores(model: PerScore, ratings: Any) -> None:
     found = len(ratings.scores)
     if found > MOST_SCORES:
         raise ParameterError(
-            f"{type(model).__name__} takes up to {MOST_SCORES} scores in single precision, got {found}."
+            f"{type(model).__name__} takes up to {MOST_SCORES} scores in single precision, got {found}. "
+            f"{coarser_advice(ratings.scores)}"
         )
 
 
