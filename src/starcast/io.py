@@ -8,6 +8,7 @@ import os
 import re
 import stat
 import sys
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
@@ -399,7 +400,9 @@ def _decode(file: Path, content: bytes, encoding: str) -> bytes:
     """Return the text as UTF-8."""
     try:
         if encoding.lower().replace("_", "-") not in ("utf-8", "utf8"):
-            content = content.decode(encoding).encode()
+            with warnings.catch_warnings():  # unicode_escape warns of escapes that it does not know
+                warnings.simplefilter("ignore", DeprecationWarning)
+                content = content.decode(encoding).encode()
     except (LookupError, AttributeError, ValueError) as error:
         raise wrong_encoding(file, encoding, error) from None
     check_text(file, content)
