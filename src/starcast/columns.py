@@ -79,6 +79,11 @@ def is_rating_name(name: str) -> bool:
     return _plain(name) in ROLES["rating"]
 
 
+def is_time_name(name: str) -> bool:
+    """Tell whether a header field reads like the name of a column of times."""
+    return _plain(name) in ROLES["timestamp"]
+
+
 def _recognise(header: Sequence[str], role: str) -> int | None:
     return _find(header, ROLES[role])
 

@@ -16,7 +16,14 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from starcast import _native
-from starcast.columns import column_positions, is_rating_name, names_a_role, pair_positions, title_positions
+from starcast.columns import (
+    column_positions,
+    is_rating_name,
+    is_time_name,
+    names_a_role,
+    pair_positions,
+    title_positions,
+)
 from starcast.errors import DataError, FileError, FileFormatError, choose, plural
 from starcast.names import Array, Codes, as_names, is_integer, whole_names
 from starcast.ratings import Ratings, titles_of
@@ -625,6 +632,7 @@ class JsonLines:
         self.file, self.columns, self.on_bad = file, columns, on_bad
         self.n_bad = self._lines_above = 0
         self._keys: list[str] = []
+        self._met: set[str] = set()
 
     def layout(self) -> Layout:
         """Return where user, item, rating and maybe timestamp are in the text that was made."""
@@ -673,7 +681,19 @@ class JsonLines:
         row = _json_object(line)
         if row is None:
             return self._reject(number, line)
+        if not row.keys() <= self._met:
+            self._meet(number, row)
         return ",".join([_cell(row.get(key)) for key in self._keys])
+
+    def _meet(self, number: int, row: dict[str, Any]) -> None:
+        """Raise an error for times that begin after the first stretch of a long file, from which the keys come."""
+        late = [key for key in row if is_time_name(key)]
+        if late and self.columns is None and len(self._keys) == 3:
+            raise DataError(
+                f"all objects must have a timestamp, or none; got {late[0]!r} first in line {number:,} of "
+                f"{self.file.name}. Read no timestamps: {NAMED_COLUMNS}."
+            )
+        self._met |= row.keys()
 
     def _reject(self, number: int, line: str) -> str:
         """Return an empty line in place of a bad one, if these are to be skipped."""

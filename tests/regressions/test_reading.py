@@ -616,6 +616,7 @@ def test_a_frame_without_rows_is_said():
         (zipped(), "must hold one file to be read as a zip archive, got 0"),
         (zipped(r__csv__gz=gzip.compress(PLAIN)), r"holds r\.csv\.gz, which is packed itself \(gzip\)"),
     ],
+    ids=["carriage returns", "an empty zip", "gzip in a zip"],
 )
 def test_odd_files_get_words_of_their_own(write, tmp_path, content, told):
     path = write(content)
@@ -629,3 +630,12 @@ def test_a_scale_that_is_too_long_for_a_model_comes_with_advice():
     long = sc.Ratings.from_arrays(np.arange(73), np.zeros(73, int), np.arange(73.0))
     with pytest.raises(sc.ParameterError, match=r"takes up to 64 scores, got 73\. Pass a coarser scale .*nearest"):
         sc.OrdinalMF(random_state=0).fit(long)
+
+
+def test_times_that_begin_late_are_not_dropped(tmp_path):
+    from starcast.io import JsonLines
+
+    objects = JsonLines(tmp_path / "r.jsonl", None, "error")
+    assert objects.convert(b'{"user": 1, "item": 1, "rating": 1}\n') == b"1,1,1\n"
+    with pytest.raises(sc.DataError, match=r"all objects must have a timestamp, or none; got 'date' first in line 2 "):
+        objects.convert(b'{"user": 1, "item": 2, "rating": 1, "date": 7}\n')
