@@ -176,11 +176,17 @@ def test_a_quote_that_takes_in_the_rest_is_told_before_it_fills_the_memory(tiny,
         cut_ratings(tmp_path / "a.csv", tmp_path / "cut")
 
 
-@pytest.mark.parametrize("begin", ["", "user,item,rating\n1,2,3\n"])
-def test_a_line_without_an_end_is_told_before_it_fills_the_memory(tiny, tmp_path, monkeypatch, begin):
+@pytest.mark.parametrize(
+    ("begin", "told"),
+    [
+        ("", r"the lines of a\.csv must end with a line feed"),
+        ("user,item,rating\n1,2,3\n", r"a\.csv must have a rating a line, got a line of .*a line feed\."),
+    ],
+)
+def test_a_line_without_an_end_is_told_before_it_fills_the_memory(tiny, tmp_path, monkeypatch, begin, told):
     monkeypatch.setattr(texts, "LONGEST_RECORD", 100)
     (tmp_path / "a.csv").write_text(begin + "1,2,3\r" * 30)
-    with pytest.raises(sc.FileFormatError, match=r"a\.csv must have a rating a line, got a line of .*a line feed\."):
+    with pytest.raises(sc.FileFormatError, match=told):
         cut_ratings(tmp_path / "a.csv", tmp_path / "cut")
     (tmp_path / "b.csv").write_text("user,item,rating\n1,2,3\n" + "x" * 90 + ",2,4\n")
     assert cut_ratings(tmp_path / "b.csv", tmp_path / "b").n_ratings == 2
