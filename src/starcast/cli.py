@@ -2,6 +2,7 @@
 
 import functools
 import sys
+import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -100,7 +101,9 @@ def main() -> None:
     prepare_streams()
     try:
         try:
-            app(prog_name="starcast")
+            with warnings.catch_warnings():
+                warnings.showwarning = lambda message, *_, **__: note(str(message))  # without the line that warns
+                app(prog_name="starcast")
         finally:
             flush_output()
     except StarcastError as error:

@@ -541,3 +541,13 @@ def test_too_few_ratings_to_calibrate_are_told_before_the_fit(run, small, tmp_pa
     assert code == 2
     assert "--calibrate cuts the ratings into 10 folds" in message
     assert "n_splits" not in message
+
+
+def test_a_warning_is_one_line(tmp_path):
+    (tmp_path / "r.csv").write_text("user,item,rating\n1,1,1\n1,2,2\n2,1,3\n")
+    (tmp_path / "t.csv").write_text("item,title\n77,Heat\n")
+    command = ["fit", tmp_path / "r.csv", "-m", "item", "--titles", tmp_path / "t.csv", "-o", tmp_path / "m"]
+    process = subprocess.run([sys.executable, "-m", "starcast", *map(str, command)], capture_output=True, text=True)
+    assert process.returncode == 0
+    assert next(line for line in process.stderr.splitlines() if "title" in line).startswith("note: ")
+    assert "Warning" not in process.stderr

@@ -4,10 +4,10 @@ const EMPTY = { who: "newcomer", user: null, threshold: 0, view: "famous", clear
 
 export class Store {
   /**
-   * onOther() when another tab has changed the ratings. Every rating and every removal has the time of its change;
+   * onChange() when another tab has changed the ratings. Every rating and every removal has the time of its change;
    * of two tabs, the later change of an item counts.
    */
-  constructor(digest, scores, onOther) {
+  constructor(digest, scores, onChange) {
     this.scores = scores;
     this.key = `starcast/ratings/${digest ?? "unnamed"}`;
     this.state = { ...EMPTY, ratings: [], removed: [], ...sound(read(this.key), scores) };
@@ -15,7 +15,7 @@ export class Store {
       if (event.key !== this.key || event.newValue === null) return;
       const { received, ahead } = this.#merge(parse(event.newValue));
       if (ahead) this.#write(); // the other tab wrote before it knew of this one's changes
-      if (received) onOther();
+      if (received) onChange();
     };
     addEventListener("storage", this.listen);
   }
