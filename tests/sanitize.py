@@ -71,7 +71,9 @@ def main(name: str) -> int:
         return 1
     clear(folder)
     failed = False
-    pytest = [sys.executable, "-m", "pytest", "-q", "-n", "auto", "-p", "no:cacheprovider", "-k", SELECTED[name]]
+    # With `load`, since a worker that a sanitizer ends would leave the others waiting in groups.
+    parallel = ["-n", "auto", "--dist", "load"]
+    pytest = [sys.executable, "-m", "pytest", "-q", *parallel, "-p", "no:cacheprovider", "-k", SELECTED[name]]
     for what, tests, chosen in (
         ("the best instruction set", TESTS[name], {}),
         ("the baseline", ["tests/kernels", "tests/test_ordinal_kernels.py"], {"STARCAST_ISA": "baseline"}),

@@ -168,7 +168,11 @@ def _view(file: Path, name: str, data: Array, entry: Mapping[str, Any]) -> Array
     if entry["dtype"] not in DTYPES:
         raise FileFormatError(f"{file} is damaged: {name!r} is of the type {entry['dtype']}, which no model has.")
     start, end = entry["data_offsets"]
-    return data[start:end].view(np.ndarray).view(DTYPES[entry["dtype"]]).reshape(entry["shape"])
+    array = data[start:end].view(np.ndarray).view(DTYPES[entry["dtype"]]).reshape(entry["shape"])
+    if not array.flags.aligned:  # another program wrote the file; kernels read aligned numbers only
+        array = array.copy()
+        array.flags.writeable = False
+    return array
 
 
 def encode_texts(texts: Array) -> tuple[Array, Array]:

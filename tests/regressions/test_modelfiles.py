@@ -297,3 +297,16 @@ def test_absurd_parameters_on_the_command_line_are_an_error_of_one_line(tmp_path
         assert "n_factors" in err
         assert err.count("\n") == 1
     assert not (tmp_path / "m").exists()
+
+
+def test_arrays_that_begin_at_odd_bytes_are_copied(ratings, tmp_path):
+    make("item").fit(ratings).save(tmp_path / "m")
+    content = (tmp_path / "m").read_bytes()
+    size = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + size])
+    del header["__metadata__"]["digest"]
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8 + 1)  # one byte past the place where arrays are aligned
+    (tmp_path / "odd").write_bytes(len(text).to_bytes(8, "little") + text + content[8 + size :])
+    _, arrays = modelfile.read(tmp_path / "odd")
+    assert all(array.flags.aligned and not array.flags.writeable for array in arrays.values())
