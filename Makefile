@@ -103,14 +103,15 @@ wheel: $(VENV)/.dist
 	@ls -l dist
 
 # The wheel in dist with the oldest and with the newest versions that pyproject.toml allows, each in an environment of its own.
+# Old libraries warn of what newer ones beside them have deprecated.
 versions: $(VENV)/.test
 	@ls dist/*.whl > /dev/null 2>&1 || $(MAKE) --no-print-directory wheel
 	@mkdir -p build && $(BIN)/python tests/versions.py > build/oldest.txt && : > build/newest.txt
 	@for age in oldest newest; do \
 	  echo "» a short suite with the $$age versions" && $(PYTHON) -m venv --clear build/$$age && \
 	  PIP_CONSTRAINT= build/$$age/bin/python -m pip --quiet --disable-pip-version-check install --constraint build/$$age.txt \
-	    "$$(ls dist/*.whl)[plot,search,serve,ray]" $(SUITE_NEEDS) && \
-	  build/$$age/bin/python -m pytest -n $(JOBS) -q $(SUITE) || exit 1; \
+	    "$$(ls dist/*.whl)[plot,search,serve,ray,demo]" $(SUITE_NEEDS) && \
+	  build/$$age/bin/python -m pytest -n $(JOBS) -q -W ignore::DeprecationWarning $(SUITE) || exit 1; \
 	done
 
 format: $(VENV)/.lint
