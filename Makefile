@@ -4,7 +4,8 @@
 PYTHON ?= python3
 VENV := .venv
 PEERS := .venv-peers
-JOBS ?= logical
+# One process more than there are cores: tests of services and clusters mostly wait.
+JOBS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 SUITE := tests/test_ratings.py tests/test_io.py tests/test_contract.py tests/test_modelfile.py tests/test_cli.py \
   tests/test_evaluate.py tests/test_search.py tests/test_plots.py tests/test_serve.py tests/test_ray_data.py
 SUITE_NEEDS := "pytest<9.2" pytest-xdist hypothesis httpx pandas psutil pyarrow scipy "duckdb<2"
